@@ -80,6 +80,7 @@ pub(crate) fn read(
         deadline: Some(deadline),
         request_id: context.request_id,
         caller: caller.clone(),
+        namespace: Arc::from(""),
         object: Arc::from(""),
     };
     Ok(Context {

@@ -199,7 +199,9 @@ pub struct Purpose {
     pub request_id: String,
     /// Who asked: the queue that its calls stand in.
     pub caller: Caller,
-    /// What it is about, such as `Service shop/web`: objects of one queue take turns. Appears in the log of writes.
+    /// In whose name: the namespace of what it is about; namespaces of one queue take turns. Empty: the cluster's.
+    pub namespace: Arc<str>,
+    /// What it is about, such as `Service shop/web`: objects of one namespace take turns. Appears in the log of writes.
     pub object: Arc<str>,
 }
 
@@ -208,7 +210,8 @@ impl Purpose {
     #[must_use]
     pub fn own(priority: Priority, what: &str) -> Self {
         let caller = Caller { role: Role::Adapter, subject: Arc::from("adapter") };
-        Self { priority, deadline: None, request_id: what.to_owned(), caller, object: Arc::from(what) }
+        let (request_id, object) = (what.to_owned(), Arc::from(what));
+        Self { priority, deadline: None, request_id, caller, namespace: Arc::from(""), object }
     }
 }
 
@@ -291,11 +294,13 @@ impl Session {
         News::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
     }
 
-    /// A call as the scheduler sees it now, and in whose name. What is shared is of no use after `until` unless somebody says so.
+    /// A call as the scheduler sees it now, and in whose name. What is shared is of no use after `until` unless a caller says so, and is
+    /// of no namespace: others must not wait behind all calls of the one that came first.
     fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
         let mut purpose = self.payer();
         if self.waiters.is_some() {
             purpose.deadline = purpose.deadline.or(Some(until));
+            purpose.namespace = Arc::from("");
         }
         let deadline = purpose.deadline.map(|deadline| self.vendor.dispatcher.time(deadline));
         (translate::call(operation, &purpose, (self.self_check, deadline)), purpose)

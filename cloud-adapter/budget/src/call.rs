@@ -46,7 +46,9 @@ pub struct Call {
     pub controller: &'static str,
     /// Whether it may spend the burst reserve.
     pub reserve: bool,
-    /// What it is about, such as a load balancer's key: objects of one leaf take turns.
+    /// In whose name, such as the namespace of a Service: namespaces of one leaf take turns. Empty: the cluster's.
+    pub namespace: Arc<str>,
+    /// What it is about, such as a load balancer's key: objects of one namespace take turns.
     pub object: Arc<str>,
     /// Tokens that it takes, at least 1. More than the burst of a bucket: it waits until it is paid for.
     pub cost: u32,

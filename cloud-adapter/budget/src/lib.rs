@@ -7,11 +7,12 @@
 //! - A [`Call`] pays from all buckets of its path or from none: `account`, its family, `<family>:<operation>` if that has
 //!   one. In any window a bucket lets at most burst + rate x window pass, also while rates change.
 //! - Calls wait in leaves, one for a [`Class`] of a controller. Leaves share each bucket by weight (start-time fair
-//!   queueing), the objects in a leaf take turns, and calls about one object keep their order. Nobody starves, and nothing
-//!   is left unused while anything may go. Part of each burst is a reserve for calls that have the right to it.
+//!   queueing), the namespaces in a leaf take turns and so do the objects of each, and calls about one object keep their order. Nothing
+//!   starves, and nothing is left unused while anything may go. Part of each burst is a reserve for calls that have the right to it.
 //! - A call that would be too late is refused at once, with the time to come back; who obeys finds a place. One that
 //!   becomes too late while it waits is refused and never sent. A call that others join is raised to the place of the most
-//!   urgent of them, and each of them can be told if it comes too late for it. Queues are bounded, and what is least urgent is shed first.
+//!   urgent of them, and each of them can be told if it comes too late for it. Queues are bounded. What is least urgent is shed
+//!   first, and of what is as urgent the newest call of the namespace that has the most.
 //! - When the vendor throttles, the bucket pauses and its rate adapts; when a family fails, or the credentials are rejected,
 //!   it is given a rest.
 //!
@@ -40,6 +41,7 @@
 //!     class: Class::Interactive,
 //!     controller: "node-controller",
 //!     reserve: false,
+//!     namespace: Arc::from(""),
 //!     object: Arc::from("node-1"),
 //!     cost: 1,
 //!     deadline: Some(Time::ZERO + Duration::from_secs(30)),

@@ -1,18 +1,19 @@
-//! What waits: one leaf for a class of a controller, in it round robin over objects, first come first served for one object.
+//! What waits: one leaf for a class of a controller, in it round robin over namespaces and in each of them over objects, first come
+//! first served for one object.
 //!
 //! Knows nothing of buckets but that calls have a path, and nothing of the order among leaves. Nothing here looks at the
 //! whole queue, except when the configuration changes.
 
+mod lane;
 mod leaf;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
 };
 
 use self::leaf::Leaf;
-pub(crate) use self::leaf::{Head, LaneKey};
+pub(crate) use self::leaf::{Head, LaneKey, Turn};
 use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
 
 /// A class of a controller.
@@ -57,7 +58,16 @@ pub(crate) struct Candidate {
     pub(crate) ticket: Ticket,
     pub(crate) cost: u64,
     /// Whose turn it is in the leaf: the smallest.
-    pub(crate) turn: i64,
+    pub(crate) turn: Turn,
+}
+
+/// Whether one more call can wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Free,
+    /// If this one gives up its place.
+    Of(Ticket),
+    None,
 }
 
 impl Waiting {
@@ -86,11 +96,29 @@ impl Queue {
     /// Whether the leaf and the object have place for one more; the whole is another matter.
     pub(crate) fn has_place(&self, call: &Call, limits: &QueueLimits) -> bool {
         self.leaf((call.class, call.controller))
-            .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(&call.object) < limits.per_object)
+            .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(call) < limits.per_object)
+    }
+
+    /// Where a call would wait. A full queue sheds what is less urgent; what is as urgent gives way if its namespace has more calls in the
+    /// leaf. So no namespace keeps others out, however many calls it hands in.
+    pub(crate) fn place(&self, call: &Call, limits: &QueueLimits) -> Place {
+        let leaf = self.leaf((call.class, call.controller));
+        let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
+        let or_none = |ticket: Option<Ticket>| ticket.map_or(Place::None, Place::Of);
+        if leaf.is_some_and(|leaf| leaf.len_of(call) >= limits.per_object) {
+            return Place::None;
+        }
+        if leaf.is_some_and(|leaf| leaf.len() >= limits.per_leaf) {
+            return or_none(crowd());
+        }
+        if self.len() >= limits.total {
+            return or_none(self.least_urgent(call.class).or_else(crowd));
+        }
+        Place::Free
     }
 
     /// What is shed first, if it is less urgent than `class`.
-    pub(crate) fn least_urgent(&self, class: Class) -> Option<Ticket> {
+    fn least_urgent(&self, class: Class) -> Option<Ticket> {
         let (least, Reverse(ticket)) = self.by_class.first()?;
         (*least < class).then_some(*ticket)
     }
@@ -105,13 +133,13 @@ impl Queue {
         self.insert(waiting, Leaf::push_front);
     }
 
-    fn insert(&mut self, waiting: Waiting, push: impl FnOnce(&mut Leaf, &Arc<str>, Head)) {
+    fn insert(&mut self, waiting: Waiting, push: impl FnOnce(&mut Leaf, &Call, Head)) {
         let LeafId(index) = *self.names.entry(waiting.leaf()).or_insert_with(|| {
             self.leaves.push(Leaf::new(waiting.leaf()));
             LeafId(self.leaves.len() - 1)
         });
         if let Some(leaf) = self.leaves.get_mut(index) {
-            push(leaf, &waiting.call.object, waiting.head());
+            push(leaf, &waiting.call, waiting.head());
         }
         self.by_class.insert((waiting.call.class, Reverse(waiting.ticket)));
         self.by_expiry.extend(waiting.expiry.map(|expiry| (expiry, waiting.ticket)));
@@ -137,16 +165,16 @@ impl Queue {
             self.by_expiry.remove(&(expiry, ticket));
         }
         if let Some(leaf) = self.leaf_mut(waiting.leaf()) {
-            leaf.remove(&waiting.call.object, ticket, waiting.head());
+            leaf.remove(&waiting.call, waiting.head());
         }
         Some(waiting)
     }
 
-    /// Takes the call out that is served now: its object goes to the end of the round.
+    /// Takes the call out that is served now: its namespace goes to the end of the round, and its object to the end of the namespace's.
     pub(crate) fn serve(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.remove(ticket)?;
         if let Some(leaf) = self.leaf_mut(waiting.leaf()) {
-            leaf.rotate(&waiting.call.object);
+            leaf.rotate(&waiting.call, waiting.lane());
         }
         Some(waiting)
     }
@@ -167,18 +195,19 @@ impl Queue {
         self.by_expiry.first().copied()
     }
 
-    /// Tokens that wait in a leaf for a bucket, as `pays` tells, and which part of them goes before the call: objects take
-    /// turns. One that does not wait yet comes last of its object.
+    /// Tokens that wait in a leaf for a bucket, as `pays` tells, and which part of them goes before the call: namespaces and objects
+    /// take turns. One that does not wait yet comes last of its object.
     pub(crate) fn ahead(&self, waiting: &Waiting, pays: impl Fn(PathId) -> bool) -> u64 {
         let Some(leaf) = self.leaf(waiting.leaf()) else { return 0 };
-        let object = &waiting.call.object;
-        let calls = leaf.len().max(1);
-        let turns = leaf.before(object, waiting.ticket).unwrap_or_else(|| {
-            let rounds = leaf.len_of(object).saturating_add(1);
-            rounds.saturating_mul(leaf.objects()).min(calls)
-        });
+        let (call, calls) = (&waiting.call, leaf.len().max(1));
+        let turns = leaf.before(call, waiting.ticket).unwrap_or_else(|| leaf.before_new(call));
         let share = u128::from(leaf.waiting(pays)) * turns as u128 / calls as u128;
         u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// How many namespaces take turns with the call, its own among them.
+    pub(crate) fn namespaces(&self, call: &Call) -> usize {
+        self.leaf((call.class, call.controller)).map_or(0, |leaf| leaf.others(call)).saturating_add(1)
     }
 
     /// The other leaves in which calls wait for a bucket, with the tokens that they wait for.

@@ -7,7 +7,10 @@ mod shared;
 mod tests;
 mod waits;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
 
 use crate::{
     Answer, Call, Config, Decision, Hint, Mode, Next, Outcome, Refusal, RefusalReason, Report, Ticket, Time,
@@ -38,7 +41,7 @@ pub struct Scheduler {
     /// Shadow mode: sent as soon as possible. What stands in the queue then are their shadows, which are only counted.
     passing: VecDeque<Waiting>,
     /// Until when refused calls were told to come back: the next one gets a later time, so that they find a place.
-    promised: BTreeMap<(LeafKey, PathId), Time>,
+    promised: BTreeMap<(LeafKey, Arc<str>, PathId), Time>,
     /// Nothing is sent at or after it.
     allowed_until: Option<Time>,
     last_ticket: u64,

@@ -127,9 +127,7 @@ impl<D: Driver> Service<D> {
         (fence, owner): (Fence, &Owner),
         context: &Context,
     ) -> Result<(Progress<D::Detail>, Place), AdapterError> {
-        let Owner { kind, namespace, name, uid } = owner;
-        let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
-        let purpose = Purpose { object, ..context.session.purpose().clone() };
+        let purpose = about(owner, context.session.purpose());
         let key = goal.key().clone();
         let (number, handle) =
             self.converger.submit(&key, Order::new(goal, fence, purpose, context.bound))?;
@@ -190,6 +188,13 @@ impl<D: Driver> Service<D> {
     }
 }
 
+/// The calls for a load balancer, in the name of its owner.
+fn about(owner: &Owner, asked: &Purpose) -> Purpose {
+    let Owner { kind, namespace, name, uid } = owner;
+    let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
+    Purpose { namespace: Arc::from(namespace.as_str()), object, ..asked.clone() }
+}
+
 fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::Cost> {
     Some(context.session.meter().cost(source, None))
 }
@@ -201,7 +206,18 @@ fn mixed_up() -> AdapterError {
 
 #[cfg(test)]
 mod tests {
+    use cloud_api_proto::v1alpha1::Priority;
+
     use super::*;
+
+    #[test]
+    fn calls_are_made_in_the_name_of_the_owner() {
+        let word = |word: &str| word.to_owned();
+        let owner =
+            Owner { kind: word("Service"), namespace: word("shop"), name: word("web"), uid: word("u-1") };
+        let purpose = about(&owner, &Purpose::own(Priority::Interactive, "test"));
+        assert_eq!((&*purpose.namespace, &*purpose.object), ("shop", "Service shop/web (u-1)"));
+    }
 
     #[test]
     fn who_cannot_put_a_set_is_not_told_to() {

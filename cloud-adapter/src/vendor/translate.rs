@@ -30,6 +30,7 @@ pub(super) fn call(
         class,
         controller: purpose.caller.role.word(),
         reserve: may_use_reserve(purpose),
+        namespace: purpose.namespace.clone(),
         object: purpose.object.clone(),
         cost: 1,
         deadline,

@@ -176,6 +176,7 @@ fn call<N>(asked: &Asked<N>) -> Call {
         class: *class,
         controller,
         reserve: *class == Class::Traffic || urgent,
+        namespace: Arc::from(""),
         object: Arc::clone(object),
         cost: 1,
         deadline: None,

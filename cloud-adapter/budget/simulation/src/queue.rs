@@ -83,6 +83,7 @@ impl Queue for Budget {
             class: work.class,
             controller: work.controller,
             reserve: work.reserve,
+            namespace: "".into(),
             object: Arc::clone(&work.object),
             cost: 1,
             deadline: None,

@@ -1,15 +1,16 @@
-//! One leaf: its objects take turns.
+//! One leaf: its namespaces take turns, and the objects of a namespace do.
 //!
 //! The round is kept as one ring a lane, so that an object whose call cannot go does not hold up those whose can, and no
 //! decision looks at all of them.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    mem,
     sync::Arc,
 };
 
-use super::LeafKey;
-use crate::{Ticket, tree::PathId};
+use super::{LeafKey, lane::Lane};
+use crate::{Call, Ticket, tree::PathId};
 
 /// Calls that need the same: if the head of a lane may not go, none behind it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,20 +28,34 @@ pub(crate) struct Head {
     pub(crate) lane: LaneKey,
 }
 
+/// A place in the round: the smallest is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(super) namespace: i64,
+    pub(super) object: i64,
+}
+
 /// One queue of the fair scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) key: LeafKey,
-    objects: HashMap<Arc<str>, Object>,
+    namespaces: BTreeMap<Arc<str>, Namespace>,
     /// First calls of the objects, by turn. Lanes are kept: there are few.
-    lanes: BTreeMap<LaneKey, BTreeMap<i64, Head>>,
+    lanes: BTreeMap<LaneKey, Lane>,
     /// Calls and tokens that wait, by path.
     waiting: BTreeMap<PathId, Sum>,
     len: usize,
-    /// The turn of the object that came last.
+    /// The turn that was given last.
     last_turn: i64,
     /// The turn of the object that was put first.
     first_turn: i64,
+}
+
+/// What waits in the name of one namespace. Never empty.
+#[derive(Clone, Debug, Default)]
+struct Namespace {
+    objects: HashMap<Arc<str>, Object>,
+    tickets: BTreeSet<Ticket>,
 }
 
 /// The calls about one object, first come first served. Never empty.
@@ -60,7 +75,7 @@ impl Leaf {
     pub(super) fn new(key: LeafKey) -> Self {
         Self {
             key,
-            objects: HashMap::new(),
+            namespaces: BTreeMap::new(),
             lanes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             len: 0,
@@ -73,25 +88,49 @@ impl Leaf {
         self.len
     }
 
-    pub(super) fn objects(&self) -> usize {
-        self.objects.len()
+    /// Calls that wait about the object of a call.
+    pub(super) fn len_of(&self, call: &Call) -> usize {
+        let namespace = self.namespaces.get(&call.namespace);
+        namespace.and_then(|it| it.objects.get(&call.object)).map_or(0, |object| object.calls.len())
     }
 
-    pub(super) fn len_of(&self, object: &str) -> usize {
-        self.objects.get(object).map_or(0, |object| object.calls.len())
+    /// Namespaces in whose name calls wait, without that of a call.
+    pub(super) fn others(&self, call: &Call) -> usize {
+        let own = self.namespaces.contains_key(&call.namespace);
+        self.namespaces.len().saturating_sub(own.into())
     }
 
-    /// How many go before a call that waits: those before it about its object, and other objects in turn. Cost: O(objects).
-    pub(super) fn before(&self, object: &str, ticket: Ticket) -> Option<usize> {
-        let queue = self.objects.get(object)?;
-        let position = queue.calls.iter().position(|call| call.ticket == ticket)?;
-        let earlier: usize = self.lanes.values().map(|ring| ring.range(..queue.turn).count()).sum();
-        Some(
-            position
-                .saturating_mul(self.objects.len())
-                .saturating_add(earlier)
-                .min(self.len.saturating_sub(1)),
-        )
+    /// Which call goes for one of this namespace where there is no place for both: the newest of the namespace that has the most, if
+    /// that has more than this one would have. Cost: O(namespaces).
+    pub(super) fn crowd(&self, namespace: &str) -> Option<Ticket> {
+        let own = self.namespaces.get(namespace).map_or(0, |own| own.tickets.len());
+        let most = self.namespaces.values().max_by_key(|it| it.tickets.len())?;
+        most.tickets.last().copied().filter(|_| most.tickets.len() > own.saturating_add(1))
+    }
+
+    /// How many go before a call that waits: those before it about its object, then other objects of its namespace in turn, and for
+    /// each of these a call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
+    pub(super) fn before(&self, call: &Call, ticket: Ticket) -> Option<usize> {
+        let namespace = self.namespaces.get(&call.namespace)?;
+        let queue = namespace.objects.get(&call.object)?;
+        let position = queue.calls.iter().position(|one| one.ticket == ticket)?;
+        let lane = self.lanes.get(&queue.calls.front()?.lane)?;
+        let lanes = self.lanes.values();
+        let earlier: usize = lanes.map(|lane| lane.objects_before(&call.namespace, queue.turn)).sum();
+        let own = position.saturating_mul(namespace.objects.len()).saturating_add(earlier);
+        let own = own.min(namespace.tickets.len().saturating_sub(1));
+        let theirs = own.saturating_mul(self.others(call)).saturating_add(lane.before(&call.namespace));
+        Some(own.saturating_add(theirs).min(self.len.saturating_sub(1)))
+    }
+
+    /// How many would go before a call that does not wait yet, if it came now.
+    pub(super) fn before_new(&self, call: &Call) -> usize {
+        let rounds = self.len_of(call).saturating_add(1);
+        let own = self.namespaces.get(&call.namespace).map_or(0, |namespace| {
+            rounds.saturating_mul(namespace.objects.len()).min(namespace.tickets.len())
+        });
+        let theirs = own.saturating_add(1).saturating_mul(self.others(call));
+        own.saturating_add(theirs).min(self.len)
     }
 
     /// Tokens that calls on those paths wait for.
@@ -105,62 +144,113 @@ impl Leaf {
     }
 
     /// Whose turn it is, one a lane.
-    pub(super) fn heads(&self) -> impl Iterator<Item = (i64, &Head)> {
-        self.lanes.values().filter_map(|ring| ring.first_key_value()).map(|(turn, head)| (*turn, head))
+    pub(super) fn heads(&self) -> impl Iterator<Item = (Turn, &Head)> {
+        self.lanes.values().filter_map(Lane::first)
     }
 
-    pub(super) fn push_back(&mut self, object: &Arc<str>, head: Head) {
+    pub(super) fn push_back(&mut self, call: &Call, head: Head) {
         self.count(head);
-        if let Some(object) = self.objects.get_mut(object) {
+        let namespace = self.namespaces.entry(Arc::clone(&call.namespace)).or_default();
+        namespace.tickets.insert(head.ticket);
+        if let Some(object) = namespace.objects.get_mut(&call.object) {
             object.calls.push_back(head);
             return;
         }
         self.last_turn += 1;
         let turn = self.last_turn;
-        self.objects.insert(Arc::clone(object), Object { turn, calls: VecDeque::from([head]) });
-        self.lanes.entry(head.lane).or_default().insert(turn, head);
+        namespace.objects.insert(Arc::clone(&call.object), Object { turn, calls: VecDeque::from([head]) });
+        self.lanes.entry(head.lane).or_default().insert(&call.namespace, (turn, head), turn);
     }
 
-    pub(super) fn push_front(&mut self, object: &Arc<str>, head: Head) {
+    pub(super) fn push_front(&mut self, call: &Call, head: Head) {
         self.count(head);
         self.first_turn -= 1;
         let turn = self.first_turn;
-        let mut calls = self.leave(object).map_or_else(VecDeque::new, |object| object.calls);
-        calls.push_front(head);
-        self.enter(object, Object { turn, calls });
+        let namespace = self.namespaces.entry(Arc::clone(&call.namespace)).or_default();
+        namespace.tickets.insert(head.ticket);
+        let object = namespace.objects.entry(Arc::clone(&call.object));
+        let object = object.or_insert_with(|| Object { turn, calls: VecDeque::new() });
+        let (before, former) = (mem::replace(&mut object.turn, turn), object.calls.front().copied());
+        object.calls.push_front(head);
+        if let Some(former) = former {
+            self.leave(&call.namespace, before, former.lane);
+        }
+        let lane = self.lanes.entry(head.lane).or_default();
+        lane.insert(&call.namespace, (turn, head), turn);
+        lane.turn_to(&call.namespace, turn);
     }
 
-    /// Takes one call out.
-    pub(super) fn remove(&mut self, object: &Arc<str>, ticket: Ticket, head: Head) {
-        let Some(mut queue) = self.leave(object) else { return };
-        if let Some(position) = queue.calls.iter().position(|call| call.ticket == ticket) {
-            queue.calls.remove(position);
-            self.len -= 1;
-            if let Some(sum) = self.waiting.get_mut(&head.lane.path) {
-                sum.calls -= 1;
-                sum.tokens -= head.cost;
+    /// Takes one call out. A namespace that has others in its lane keeps its turn.
+    pub(super) fn remove(&mut self, call: &Call, head: Head) {
+        let Some(namespace) = self.namespaces.get_mut(&call.namespace) else { return };
+        let Some(object) = namespace.objects.get_mut(&call.object) else { return };
+        let Some(position) = object.calls.iter().position(|one| one.ticket == head.ticket) else { return };
+        let (turn, removed) = (object.turn, object.calls.remove(position));
+        let next = object.calls.front().copied();
+        if next.is_none() {
+            namespace.objects.remove(&call.object);
+        }
+        namespace.tickets.remove(&head.ticket);
+        if namespace.tickets.is_empty() {
+            self.namespaces.remove(&call.namespace);
+        }
+        self.len -= 1;
+        if let Some(sum) = self.waiting.get_mut(&head.lane.path) {
+            sum.calls -= 1;
+            sum.tokens -= head.cost;
+        }
+        let Some(removed) = removed.filter(|_| position == 0) else { return };
+        if let Some(next) = next {
+            self.enter(&call.namespace, turn, next);
+        }
+        if next.is_none_or(|next| next.lane != removed.lane) {
+            self.leave(&call.namespace, turn, removed.lane);
+        }
+    }
+
+    /// The object has had its turn, and its namespace has in this lane.
+    pub(super) fn rotate(&mut self, call: &Call, lane: LaneKey) {
+        let Some(namespace) = self.namespaces.get_mut(&call.namespace) else { return };
+        self.last_turn += 1;
+        let turn = self.last_turn;
+        if let Some(object) = namespace.objects.get_mut(&call.object) {
+            let before = mem::replace(&mut object.turn, turn);
+            if let Some(first) = object.calls.front().copied() {
+                self.enter(&call.namespace, turn, first);
+                self.leave(&call.namespace, before, first.lane);
             }
         }
-        self.enter(object, queue);
-    }
-
-    /// The object has had its turn.
-    pub(super) fn rotate(&mut self, object: &Arc<str>) {
-        let Some(queue) = self.leave(object) else { return };
-        self.last_turn += 1;
-        self.enter(object, Object { turn: self.last_turn, ..queue });
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            self.last_turn += 1;
+            lane.turn_to(&call.namespace, self.last_turn);
+        }
     }
 
     /// Gives each call its new head; the turns stay.
     pub(super) fn rearrange(&mut self, mut head: impl FnMut(Ticket) -> Option<Head>) {
+        let mut turns = BTreeMap::new();
+        for (namespace, turn) in self.lanes.values().flat_map(Lane::turns) {
+            let first = turns.entry(Arc::clone(namespace)).or_insert(turn);
+            *first = turn.min(*first);
+        }
         self.lanes.clear();
         self.waiting.clear();
         self.len = 0;
-        let objects: BTreeMap<_, _> = std::mem::take(&mut self.objects).into_iter().collect();
-        for (name, Object { turn, calls }) in objects {
-            let calls: VecDeque<_> = calls.into_iter().filter_map(|call| head(call.ticket)).collect();
-            calls.iter().for_each(|call| self.count(*call));
-            self.enter(&name, Object { turn, calls });
+        for (name, namespace) in mem::take(&mut self.namespaces) {
+            let mut kept = Namespace::default();
+            let objects: BTreeMap<_, _> = namespace.objects.into_iter().collect();
+            for (object, Object { turn, calls }) in objects {
+                let calls: VecDeque<_> = calls.into_iter().filter_map(|call| head(call.ticket)).collect();
+                calls.iter().for_each(|call| self.count(*call));
+                let Some(first) = calls.front().copied() else { continue };
+                let fresh = turns.get(&name).copied().unwrap_or(turn);
+                self.lanes.entry(first.lane).or_default().insert(&name, (turn, first), fresh);
+                kept.tickets.extend(calls.iter().map(|call| call.ticket));
+                kept.objects.insert(object, Object { turn, calls });
+            }
+            if !kept.tickets.is_empty() {
+                self.namespaces.insert(name, kept);
+            }
         }
     }
 
@@ -171,20 +261,16 @@ impl Leaf {
         sum.tokens += head.cost;
     }
 
-    /// Takes an object out of the round.
-    fn leave(&mut self, object: &Arc<str>) -> Option<Object> {
-        let queue = self.objects.remove(object)?;
-        if let Some(ring) = queue.calls.front().and_then(|head| self.lanes.get_mut(&head.lane)) {
-            ring.remove(&queue.turn);
-        }
-        Some(queue)
+    /// The first call of an object is in its lane.
+    fn enter(&mut self, namespace: &Arc<str>, object: i64, head: Head) {
+        self.last_turn += 1;
+        self.lanes.entry(head.lane).or_default().insert(namespace, (object, head), self.last_turn);
     }
 
-    /// Puts an object into the round, unless nothing waits.
-    fn enter(&mut self, name: &Arc<str>, object: Object) {
-        if let Some(head) = object.calls.front() {
-            self.lanes.entry(head.lane).or_default().insert(object.turn, *head);
-            self.objects.insert(Arc::clone(name), object);
+    /// It is in that lane no more.
+    fn leave(&mut self, namespace: &Arc<str>, object: i64, lane: LaneKey) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.remove(namespace, object);
         }
     }
 }

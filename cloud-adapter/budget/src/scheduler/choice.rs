@@ -6,7 +6,7 @@ use super::{Scheduler, earliest};
 use crate::{
     Class, Mode, Time,
     bucket::{Bucket, Need},
-    queue::{Candidate, LaneKey},
+    queue::{Candidate, LaneKey, Turn},
     tree::PathId,
 };
 
@@ -120,7 +120,7 @@ impl Scheduler {
     }
 
     /// Smallest first: tag, the more urgent class, whose turn it is in the leaf.
-    fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, i64) {
+    fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, Turn) {
         (bucket.turns().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 

@@ -1,11 +1,13 @@
 //! Which calls are not queued, or no longer, and when they may come back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::Scheduler;
 use crate::{
-    BreakerState, Decision, Mode, Refusal, RefusalReason, Ticket, Time, chance::jitter, forecast::Forecast,
-    queue::Waiting,
+    BreakerState, Decision, Mode, Refusal, RefusalReason, Ticket, Time,
+    chance::jitter,
+    forecast::Forecast,
+    queue::{Place, Waiting},
 };
 
 /// Nobody is told to come back sooner.
@@ -16,6 +18,8 @@ const RETRY_MAX: Duration = Duration::from_hours(1);
 const HEADROOM: f64 = 1.25;
 /// Part of the wait that chance may add, so that those who are refused together do not come back together.
 const JITTER: f64 = 0.2;
+/// With so many promises those are forgotten that are over.
+const PROMISES: usize = 1024;
 
 impl Scheduler {
     /// Makes place for a call, or says why there is none.
@@ -26,14 +30,15 @@ impl Scheduler {
             return Err(self.refusal(now, waiting, RefusalReason::BreakerOpen));
         }
         let limits = self.config.queue;
-        let victim = (self.queue.len() >= limits.total).then(|| self.queue.least_urgent(call.class));
-        if !self.queue.has_place(call, &limits) || victim == Some(None) {
-            return Err(self.refusal(now, waiting, RefusalReason::QueueFull));
-        }
+        let victim = match self.queue.place(call, &limits) {
+            Place::Free => None,
+            Place::Of(victim) => Some(victim),
+            Place::None => return Err(self.refusal(now, waiting, RefusalReason::QueueFull)),
+        };
         if let Some(reason) = self.too_late(now, waiting) {
             return Err(self.refusal(now, waiting, reason));
         }
-        if let Some(victim) = victim.flatten().and_then(|ticket| self.queue.remove(ticket)) {
+        if let Some(victim) = victim.and_then(|ticket| self.queue.remove(ticket)) {
             let refusal = self.refusal(now, &victim, RefusalReason::QueueFull);
             if self.config.mode == Mode::Enforce {
                 self.shed.push_back((victim.ticket, refusal));
@@ -110,12 +115,18 @@ impl Scheduler {
         Refusal { reason, message, retry_after }
     }
 
-    /// When there will be a place: behind everybody who was told so before.
+    /// When there will be a place: behind all calls of the namespace that were told so before.
     fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
-        let promised = self.promised.entry(((call.class, call.controller), waiting.path)).or_default();
+        if self.promised.len() >= PROMISES {
+            self.promised.retain(|_, at| *at > now);
+        }
+        let turns = u32::try_from(self.queue.namespaces(call)).unwrap_or(u32::MAX);
+        let step = forecast.step.saturating_mul(turns).mul_f64(HEADROOM);
+        let key = ((call.class, call.controller), Arc::clone(&call.namespace), waiting.path);
+        let promised = self.promised.entry(key).or_default();
         let at = forecast.at.max(*promised);
-        *promised = (at + forecast.step.mul_f64(HEADROOM)).min(now + RETRY_MAX);
+        *promised = (at + step).min(now + RETRY_MAX);
         at
     }
 

@@ -28,6 +28,7 @@ fn call(operation: &'static str, object: &str) -> Call {
         class: Class::Interactive,
         controller: "service-controller",
         reserve: true,
+        namespace: Arc::from(""),
         object: Arc::from(object),
         cost: 1,
         deadline: None,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit};
+use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit, Time};
 
 use crate::world::{Job, Random, World, call, config, percentile, services, storm};
 
@@ -30,6 +30,7 @@ fn fifo(jobs: &[Job]) -> Vec<Job> {
     let plain = |call: &Call| Call {
         class: Class::Background,
         controller: "all",
+        namespace: Arc::from(""),
         object: Arc::from("all"),
         reserve: true,
         ..call.clone()
@@ -170,4 +171,74 @@ fn objects_of_a_leaf_take_turns() {
     let waits: Vec<_> = world.courses[200..].iter().map(|course| course.waits[0]).collect();
     assert!(waits.len() > 5);
     assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(5)), "{waits:?}");
+}
+
+/// A Service of a namespace, with calls that follow each other.
+fn of_namespace(namespace: &str, index: usize, calls: u32) -> Job {
+    let call =
+        Call { namespace: Arc::from(namespace), ..call(Class::Interactive, "service", &index.to_string()) };
+    Job { begins: Duration::ZERO, call, calls, patience: None }
+}
+
+/// How many calls were sent from the moment in which each call of a job was handed in until it was sent.
+fn sent_before(world: &World, job: usize) -> Vec<usize> {
+    let waits = &world.courses[job];
+    let calls = waits.sent.iter().zip(&waits.waits);
+    let before = |(sent, waited): (&Time, &Duration)| {
+        let meanwhile = |at: Time| at < *sent && sent.since(at) < *waited;
+        world.sent.iter().filter(|(at, other)| *other != job && meanwhile(*at)).count()
+    };
+    calls.map(before).collect()
+}
+
+/// P19: before a call of a namespace goes one call of each other namespace, however many Services those have.
+#[test]
+fn a_namespace_with_many_services_holds_up_no_other_one() {
+    for others in [1, 5, 20] {
+        let evil = |namespace: usize| {
+            (0..1_000 / others).map(move |index| of_namespace(&format!("evil-{namespace}"), index, 20))
+        };
+        let mut jobs: Vec<Job> = (0..others).flat_map(evil).collect();
+        let victim = jobs.len();
+        jobs.push(Job { begins: Duration::from_secs(30), ..of_namespace("a", 0, 10) });
+        let mut world = World::new(config(10.0, 1), jobs);
+        world.run(Duration::from_mins(10));
+        let before = sent_before(&world, victim);
+        println!("P19: {others} other namespaces, calls before: {before:?}");
+        assert_eq!(before.len(), 10, "all of its calls were sent");
+        assert!(before.iter().all(|before| *before <= others), "{others} other namespaces: {before:?}");
+    }
+}
+
+/// P19: a call that would be in time is not refused for what other namespaces wait for.
+#[test]
+fn a_namespace_with_many_services_makes_no_other_one_late() {
+    let patience = Some(Duration::from_secs(10));
+    let mut jobs: Vec<Job> = (0..1_000).map(|index| of_namespace("evil", index, 1)).collect();
+    let victim = jobs.len();
+    jobs.push(Job { begins: Duration::from_secs(5), patience, ..of_namespace("a", 0, 10) });
+    let late = jobs.len();
+    jobs.push(Job { begins: Duration::from_secs(5), patience, ..of_namespace("evil", 1_000, 1) });
+    let mut world = World::new(config(1.0, 1), jobs);
+    world.run(Duration::from_mins(2));
+    let refusals = |job: usize| world.courses[job].refusals.len();
+    assert_eq!((refusals(victim), world.courses[victim].sent.len()), (0, 10));
+    assert!(refusals(late) > 0, "behind the others of its own namespace it would be late");
+}
+
+/// What a namespace sends through one family does not make it wait for another.
+#[test]
+fn a_namespace_that_is_busy_in_one_family_is_not_starved_in_another() {
+    let bucket = |rate| BucketConfig { parent: None, limit: RateLimit { rate, burst: 1 }, adaptive: None };
+    let buckets = [("compute", 100.0), ("network", 1.0)];
+    let buckets = BTreeMap::from(buckets.map(|(name, rate)| (name.to_owned(), bucket(rate))));
+    let network = |job: Job| Job { call: Call { family: "network", ..job.call }, ..job };
+    let storm = |namespace: &'static str| (0..400).map(move |index| of_namespace(namespace, index, 1));
+    let mut jobs: Vec<Job> = storm("a").chain(storm("b")).map(network).collect();
+    jobs.extend((400..30_400).map(|index| of_namespace("a", index, 1)));
+    let mut world = World::new(Config { buckets, ..config(1.0, 1) }, jobs);
+    world.run(Duration::from_mins(5));
+    let sent = |jobs: std::ops::Range<usize>| world.sent.iter().filter(|(_, job)| jobs.contains(job)).count();
+    let (one, other) = (sent(0..400), sent(400..800));
+    assert!(one.abs_diff(other) <= 2 && one + other >= 290, "{one} and {other} calls to network");
 }

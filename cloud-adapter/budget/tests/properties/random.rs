@@ -40,6 +40,7 @@ const LEAVES: [(Class, &str, bool); 6] = [
     (Class::Interactive, "service", true),
     (Class::Traffic, "service", true),
 ];
+const NAMESPACES: [&str; 3] = ["", "shop", "evil"];
 const WEIGHTS: u64 = 1 + 1 + 3 + 8 + 8 + 8;
 const LIMITS: QueueLimits = QueueLimits { total: 150, per_leaf: 60, per_object: 8 };
 
@@ -167,6 +168,7 @@ impl Model {
             cost: if random.below(20) == 0 { 3 } else { 1 },
             deadline: hurried.then(|| self.now + Duration::from_millis(random.below(60_000))),
             self_check: random.below(100) == 0,
+            namespace: NAMESPACES[usize::try_from(random.below(3)).expect("small")].into(),
             ..world::call(class, controller, &random.below(12).to_string())
         }
     }

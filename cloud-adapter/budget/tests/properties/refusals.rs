@@ -120,3 +120,29 @@ fn what_is_urgent_takes_the_place_of_what_is_not() {
     assert_eq!(refused, [(new, RefusalReason::QueueFull, Time::ZERO)]);
     assert_eq!(sent, [traffic, urgent, old]);
 }
+
+/// Shedding: a full queue makes place for a namespace that has fewer calls in it, and for no other of the same class.
+#[test]
+fn a_namespace_that_fills_the_queue_keeps_no_other_one_out() {
+    for queue in [
+        QueueLimits { total: 100, per_leaf: 4, per_object: 4 },
+        QueueLimits { total: 4, per_leaf: 100, per_object: 4 },
+    ] {
+        let mut scheduler = Scheduler::new(Config { queue, ..config(1.0, 1) }, Time::ZERO);
+        scheduler.empty(Time::ZERO);
+        let mut submit = |namespace: &str, object: &str| {
+            let call = Call { namespace: namespace.into(), ..call(Class::Interactive, "service", object) };
+            scheduler.submit(Time::ZERO, call).map_err(|refusal| refusal.reason)
+        };
+        let evil = ["1", "2", "3", "4"].map(|object| submit("evil", object).expect("place"));
+        assert_eq!(submit("evil", "5"), Err(RefusalReason::QueueFull));
+        let first = submit("a", "1").expect("in the place of another namespace");
+        let second = submit("a", "2").expect("each has two then");
+        assert_eq!(submit("a", "3"), Err(RefusalReason::QueueFull), "it would have more than the other");
+        assert_eq!(submit("evil", "6"), Err(RefusalReason::QueueFull));
+        let (sent, refused) = all(&mut scheduler, at(100.0));
+        let shed = [evil[3], evil[2]].map(|ticket| (ticket, RefusalReason::QueueFull, Time::ZERO));
+        assert_eq!(refused, shed);
+        assert_eq!(sent, [evil[0], first, evil[1], second], "they take turns");
+    }
+}

@@ -202,6 +202,7 @@ pub(crate) fn call(class: Class, controller: &'static str, object: &str) -> Call
         class,
         controller,
         reserve: class == Class::Traffic || (class == Class::Interactive && controller == "service"),
+        namespace: Arc::from(""),
         object: Arc::from(object),
         cost: 1,
         deadline: None,

@@ -95,6 +95,31 @@ async fn an_urgent_caller_waits_for_a_leisurely_listing_no_longer_than_for_its_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_shared_waits_for_one_call_of_a_namespace() {
+    let (fake, vendor) = vendor(&limits(1.0, 1));
+    read(&session(&vendor), "/").await.expect("the burst");
+    let evil = || Purpose {
+        namespace: Arc::from("evil"),
+        ..purpose(Priority::Interactive, Role::ServiceController)
+    };
+    let waiters = Arc::<Waiters>::default();
+    let first = vendor.session(evil());
+    let _waiter = waiters.join(&first);
+    let payer = first.shared(&waiters);
+    let listing = async {
+        sleep(Duration::from_millis(100)).await;
+        read(&payer, "/shared").await
+    };
+    let (shared, ()) = join(listing, storm(&vendor, evil(), 20)).await;
+    shared.expect("sent");
+    let place = fake.arrived().iter().position(|(path, _)| path == "/shared");
+    assert!(
+        place.is_some_and(|place| place <= 2),
+        "{place:?}: behind the burst and one call of the namespace"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_less_long_is_refused_at_once_and_who_waits_longer_is_served() {
     let (fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");

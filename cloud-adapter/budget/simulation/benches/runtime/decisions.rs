@@ -72,6 +72,7 @@ impl Full {
             class,
             controller,
             reserve: class >= Class::Interactive,
+            namespace: "".into(),
             object: format!("object-{}", number % OBJECTS).into(),
             cost: 1,
             deadline: Some(self.now + Duration::from_hours(24)),
