@@ -4,7 +4,7 @@ use axum::{
     Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse,
     routing::get,
 };
-use tokio::net::TcpListener;
+use pages::{Listener, Pages, Readers};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -16,14 +16,20 @@ use crate::{
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until told to stop.
-pub(crate) async fn serve(listener: TcpListener, rpc: Rpc, page: Page, stop: CancellationToken) {
-    let router = Router::new()
+pub(crate) async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) {
+    if let Err(error) = pages::serve(listener, pages, stop).await {
+        tracing::error!(%error, "The pages are not served");
+    }
+}
+
+/// What all callers get, and what readers of status pages get.
+pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
+    let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
-        .with_state(rpc)
-        .merge(page::routes(page));
-    pages::serve(listener, router, stop).await;
+        .with_state(rpc);
+    Pages::new(open, page::routes(page), readers)
 }
 
 /// A process that serves is ready, whatever its part: rollouts and disruption budgets count one that stands by, and one whose

@@ -16,7 +16,8 @@ use cloud_api_proto::{
         load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
     },
 };
-use tokio::{net::TcpListener, sync::watch};
+use pages::{Listener, Readers};
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, RoutesBuilder};
 use tonic_health::pb::health_server::{Health, HealthServer};
@@ -47,7 +48,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub struct Adapter<D: Driver> {
     grpc: Port,
     security: Security,
-    http: TcpListener,
+    http: (Listener, Readers),
     driver: Arc<D>,
     grants: Arc<Grants>,
     snapshots: Snapshots<D>,
@@ -72,7 +73,7 @@ impl<D: Driver> Adapter<D> {
         let mut security = Security::start(&options.security, &options.grpc_address, &metrics).await?;
         security.terms.times.age = options.max_connection_age;
         let grpc = taken("--grpc-address", &options.grpc_address, Port::bind(&options.grpc_address).await)?;
-        let http = TcpListener::bind(options.http_address).await;
+        let http = Listener::bind(options.http_address);
         let http = taken("--http-address", &options.http_address, http)?;
         let wall = wall();
         let driver = Arc::new(driver);
@@ -102,6 +103,7 @@ impl<D: Driver> Adapter<D> {
             ReplicaMode::Single => None,
             ReplicaMode::ActiveStandby => Some(Election::prepare(options, &rpc.instance_id, wall).await?),
         };
+        let http = (http, options.security.status_pages);
         let grants = Arc::new(Grants::from(options.grant.clone()));
         Ok(Self {
             grpc,
@@ -132,7 +134,7 @@ impl<D: Driver> Adapter<D> {
     /// # Errors
     /// Those of the operating system.
     pub fn http_address(&self) -> std::io::Result<SocketAddr> {
-        self.http.local_addr()
+        self.http.0.local_addr()
     }
 
     /// Serves until told to stop; then finishes what is under way, for at most ten seconds.
@@ -153,7 +155,7 @@ impl<D: Driver> Adapter<D> {
         stop: CancellationToken,
         front: impl FnOnce(Routes) -> Routes + Send,
     ) -> anyhow::Result<()> {
-        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter listens");
+        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.0.local_addr()?, "Adapter listens");
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
@@ -189,7 +191,8 @@ impl<D: Driver> Adapter<D> {
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, untried, reporter, peer };
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
-        tracker.spawn(http::serve(http, rpc.clone(), page, draining.clone()));
+        let (http, readers) = http;
+        tracker.spawn(http::serve(http, http::all_pages(rpc.clone(), page, readers), draining.clone()));
         let Security { gate, terms, fresh, .. } = security;
         let services = MapResponse::new(services.prepare(), too_large);
         let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services), gate);

@@ -12,6 +12,7 @@ mod pages;
 
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use ::pages::Readers;
 use adapter_client::Connection;
 use clap::{Arg, ArgAction, Parser, ValueEnum, builder::BoolishValueParser, error::ErrorKind};
 
@@ -139,6 +140,8 @@ pub struct CommonConfig {
     pub http_address: SocketAddr,
     /// Where they are served over TLS, too.
     pub secure_pages: Option<SecurePages>,
+    /// Who may read the status pages, at both.
+    pub readers: Readers,
     /// How log lines look.
     pub log_format: LogFormat,
     /// What is logged; a valid [`EnvFilter`](tracing_subscriber::EnvFilter).
@@ -179,6 +182,7 @@ impl CommonArgs {
             election,
             http_address: http_address?,
             secure_pages,
+            readers: self.pages.status_pages,
             log_format: self.log_format,
             log_level: self.log_level.clone(),
         })

@@ -21,9 +21,8 @@ use std::{
 
 use anyhow::Context as _;
 use kube::Client;
-use pages::Tls;
+use pages::{Listener, Pages, Readers, Tls};
 use tokio::{
-    net::TcpListener,
     runtime::Handle,
     signal::unix::{SignalKind, signal},
 };
@@ -95,8 +94,10 @@ pub struct Process {
     /// What the controller consists of; nothing of it runs before the term begins.
     tasks: Vec<(&'static str, Task)>,
     candidate: Option<Candidate>,
-    listener: Option<TcpListener>,
-    secure: Option<(TcpListener, Arc<Tls>)>,
+    listener: Option<Listener>,
+    secure: Option<(Listener, Arc<Tls>)>,
+    /// Of the status pages.
+    readers: Readers,
     events: events::Writer,
 }
 
@@ -136,6 +137,7 @@ impl Process {
             candidate: None,
             listener: None,
             secure: None,
+            readers: Readers::default(),
             events,
         }
     }
@@ -198,21 +200,16 @@ impl Process {
             health.alive_if("leaderElection", move || lives.liveness());
             election.spawn("election", candidate.run(stop.clone(), release.clone()));
         }
-        let router = health::pages(health.clone(), self.registry).merge(explain::pages(self.explain));
+        let (open, status) = (health::pages(health.clone(), self.registry), explain::pages(self.explain));
+        let all = Pages::new(open, status, self.readers);
         if let Some(listener) = self.listener {
-            let (listener, router, last) = (listener.into_std()?, router.clone(), last.clone());
-            let serve = || async {
-                pages::serve(TcpListener::from_std(listener)?, router, last).await;
-                Ok(())
-            };
+            let (all, last) = (all.clone(), last.clone());
+            let serve = || async { Ok(pages::serve(listener, all, last).await?) };
             background.spawn("pages", apart::run("pages", serve));
         }
         if let Some((listener, tls)) = self.secure {
-            let (listener, last) = (listener.into_std()?, last.clone());
-            let serve = || async {
-                pages::serve_tls(TcpListener::from_std(listener)?, tls, router, last).await;
-                Ok(())
-            };
+            let last = last.clone();
+            let serve = || async { Ok(pages::serve_tls(listener, tls, all, last).await?) };
             background.spawn("pages over TLS", apart::run("pages over TLS", serve));
         }
         // What is alone at work gives its Lease back last of all: not all that it does is in a turn.
@@ -371,19 +368,19 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
     let adapter = Adapter::over(channel, config.cluster.clone(), &clock).writing_in(shards.clone());
     let address = config.http_address;
-    let listener = TcpListener::bind(address).await.with_context(|| format!("--http-address {address}"))?;
+    let listener = Listener::bind(address).with_context(|| format!("--http-address {address}"))?;
     let secure = match &config.secure_pages {
         None => None,
         Some(SecurePages { address, tls }) => {
-            let listener = TcpListener::bind(address).await;
+            let listener = Listener::bind(*address);
             Some((listener.with_context(|| format!("--secure-port: {address}"))?, Arc::clone(tls)))
         }
     };
     let process = Process::new(names, kube, adapter, clock);
     let mut process = if config.dry_run { process.only_looking() } else { process };
     requests.register(&mut process.registry);
-    let listing = config.listing;
-    Ok(Process { listener: Some(listener), secure, shards, candidate, listing, ..process })
+    let (listing, readers) = (config.listing, config.readers);
+    Ok(Process { listener: Some(listener), secure, readers, shards, candidate, listing, ..process })
 }
 
 /// Cancels `stop` on SIGTERM and SIGINT.

@@ -336,28 +336,36 @@ impl Pod {
         self.container.beside_readiness("/metrics")
     }
 
-    /// What another page of the server of its probes says, such as `/healthz?verbose`.
+    /// What another page of the server of its probes says, such as `/healthz?verbose`, read as by a port-forward.
     ///
     /// # Errors
     /// When it refuses, with its words; or does not answer.
     pub async fn page(&self, path: &str) -> anyhow::Result<String> {
-        self.http.get_text(&self.container.beside_readiness(path)?).await
+        self.http.get_text(&self.container.by_port_forward(path)?).await
     }
 
-    /// Where another page of the server of its probes is.
+    /// Where another page of the server of its probes is for a port-forward.
     ///
     /// # Errors
     /// When it has no such server.
     pub fn url(&self, path: &str) -> anyhow::Result<String> {
-        self.container.beside_readiness(path)
+        self.container.by_port_forward(path)
     }
 
-    /// The status with which the server of its probes answers.
+    /// The status with which the server of its probes answers a port-forward.
     ///
     /// # Errors
     /// When it does not answer.
     pub async fn http_status(&self, method: Method, path: &str) -> anyhow::Result<u16> {
-        self.http.status(method, &self.container.beside_readiness(path)?).await
+        self.http.status(method, &self.container.by_port_forward(path)?).await
+    }
+
+    /// The status with which it answers a caller at its own address.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn status_at_its_address(&self, path: &str) -> anyhow::Result<u16> {
+        self.http.status(Method::GET, &self.container.beside_readiness(path)?).await
     }
 
     /// What it counts as `metric`, added up by the value of one label.

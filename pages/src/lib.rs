@@ -1,28 +1,34 @@
-//! The port of metrics and probes, over plain HTTP or TLS. Anybody who reaches it may read, so what strangers can take is bounded: few
-//! connections, each with one request and little time. When all places are taken, the oldest makes room: a probe is answered
-//! within milliseconds, and whoever holds a place for longer wants nothing that is served here.
+//! The port of metrics, probes and status pages, over plain HTTP or TLS. All callers that reach it read metrics and probes, so what strangers
+//! can take is bounded: few connections, each with one request and little time. When all places are taken, the oldest makes room: a
+//! probe is answered within milliseconds, and whoever holds a place for longer wants nothing that is served here.
 //!
-//! [`report`] has what the status pages say.
+//! [`report`] has what the status pages say, [`Readers`] who reads them.
 
+mod listener;
+mod readers;
 pub mod report;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::tls::{Certificate, Tls, TlsError, Version};
+pub use self::{
+    listener::Listener,
+    readers::{Pages, Readers},
+    tls::{Certificate, Tls, TlsError, Version},
+};
 
 /// Connections at once: far more than a kubelet and a few scrapers need.
 const CONNECTIONS: usize = 64;
@@ -36,22 +42,39 @@ const REQUEST: usize = 8 * 1024;
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Serves the pages over plain HTTP until told to stop, and then those that are under way for at most a second.
-pub async fn serve(listener: TcpListener, pages: Router, stop: CancellationToken) {
-    serve_over(listener, None, pages, stop).await;
+///
+/// # Errors
+/// The runtime does not take the port.
+pub async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) -> io::Result<()> {
+    serve_over(listener, None, pages, stop).await
 }
 
 /// The same over TLS.
-pub async fn serve_tls(listener: TcpListener, tls: Arc<Tls>, pages: Router, stop: CancellationToken) {
-    serve_over(listener, Some(tls), pages, stop).await;
+///
+/// # Errors
+/// The runtime does not take the port.
+pub async fn serve_tls(
+    listener: Listener,
+    tls: Arc<Tls>,
+    pages: Pages,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    serve_over(listener, Some(tls), pages, stop).await
 }
 
-async fn serve_over(listener: TcpListener, tls: Option<Arc<Tls>>, pages: Router, stop: CancellationToken) {
+async fn serve_over(
+    listener: Listener,
+    tls: Option<Arc<Tls>>,
+    pages: Pages,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let listener = listener.open()?;
     let mut open = Open::default();
     let accept = async {
         loop {
             match listener.accept().await {
-                Ok((stream, _from)) => {
-                    open.admit(Box::pin(connection(stream, tls.clone(), pages.clone()))).await;
+                Ok((stream, from)) => {
+                    open.admit(Box::pin(connection(stream, tls.clone(), pages.of(from.ip())))).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "A connection cannot be taken");
@@ -64,6 +87,7 @@ async fn serve_over(listener: TcpListener, tls: Option<Arc<Tls>>, pages: Router,
     // New callers are refused at once and do not wait in vain.
     drop(listener);
     let _cut = timeout(GRACE, open.end()).await.is_err();
+    Ok(())
 }
 
 /// The connections; all end when this is dropped.

@@ -1,8 +1,12 @@
 mod tls;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use axum::routing::get;
+use axum::{
+    body::Body,
+    http::{Request, StatusCode},
+    routing::get,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::Instant,
@@ -15,6 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A kubelet waits no longer for a probe.
 const PROBE: Duration = Duration::from_secs(1);
 
+fn status() -> Router {
+    Router::new().route("/", get(async || "page\n")).route("/status", get(async || "{}\n"))
+}
+
 struct Port {
     address: SocketAddr,
     stop: CancellationToken,
@@ -23,11 +31,12 @@ struct Port {
 
 impl Port {
     async fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let pages = Router::new()
+        let open = Router::new()
             .route("/healthz", get(async || "ok\n"))
             .route("/large", get(async || "x".repeat(64 << 20)));
+        let pages = Pages::new(open, status(), Readers::Local);
         let (stop, mut serving) = (CancellationToken::new(), JoinSet::new());
         serving.spawn(serve(listener, pages, stop.clone()));
         Self { address, stop, serving }
@@ -114,4 +123,44 @@ async fn a_stop_waits_for_nobody_long() {
     let ended = timeout(GRACE * 5, port.serving.join_next()).await.expect("soon");
     ended.expect("it served").expect("no panic");
     assert!(TcpStream::connect(port.address).await.is_err(), "closed");
+}
+
+/// How a page answers a caller at this address.
+async fn answered(pages: &Pages, caller: &str, path: &str) -> StatusCode {
+    let caller: IpAddr = caller.parse().expect("an address");
+    let asked = Request::get(path).body(Body::empty()).expect("a request");
+    tower::ServiceExt::oneshot(pages.of(caller), asked).await.expect("infallible").status()
+}
+
+#[tokio::test]
+async fn status_pages_are_read_on_this_machine_alone() {
+    let open = || Router::new().route("/healthz", get(async || "ok\n"));
+    let local = Pages::new(open(), status(), Readers::Local);
+    let all = Pages::new(open(), status(), Readers::All);
+    for (caller, is_near) in [
+        ("127.0.0.1", true),
+        ("127.8.0.1", true),
+        ("::1", true),
+        ("::ffff:127.0.0.1", true),
+        ("192.0.2.1", false),
+        ("10.244.1.7", false),
+        ("::ffff:192.0.2.1", false),
+        ("fd00::1", false),
+    ] {
+        assert_eq!(answered(&local, caller, "/healthz").await, StatusCode::OK, "{caller}");
+        assert_eq!(answered(&local, caller, "/none").await, StatusCode::NOT_FOUND, "{caller}");
+        for path in ["/", "/status"] {
+            let wanted = if is_near { StatusCode::OK } else { StatusCode::FORBIDDEN };
+            assert_eq!(answered(&local, caller, path).await, wanted, "{path} for {caller}");
+            assert_eq!(answered(&all, caller, path).await, StatusCode::OK, "{path} for {caller}");
+        }
+    }
+}
+
+/// A caller on this machine that asks at an address of the network is not told from one elsewhere: it asks at the loopback address.
+#[tokio::test]
+async fn the_loopback_address_is_served_beside_another_one() {
+    let port = Port::open().await;
+    let answer = said(&mut port.send("GET /status HTTP/1.1\r\nhost: a\r\n\r\n").await).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 }

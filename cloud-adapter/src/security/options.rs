@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use cloud_adapter_security::{Address, Identities, Identity, ServerIdentity, TlsFiles};
+use pages::Readers;
 
 /// The name that clients expect unless told otherwise.
 const SERVER_NAME: &str = "cloud-adapter";
@@ -70,6 +71,10 @@ pub struct SecurityOptions {
     /// The trust domain of callers' certificates: they name spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT.
     #[arg(long, value_name = "DOMAIN", help_heading = "Callers")]
     pub trust_domain: Option<String>,
+
+    /// Who may read the status page, / and /status.json of --http-address. All callers that reach the port read metrics and probes.
+    #[arg(long, value_enum, value_name = "READERS", default_value = "local", help_heading = "Callers")]
+    pub status_pages: Readers,
 
     /// How the API server is reached, where it is asked for keys or reviews [default: the pod's ServiceAccount]
     #[arg(long, env = "KUBECONFIG", value_name = "FILE", help_heading = "Kubernetes")]

@@ -3,7 +3,8 @@
 
 use std::ffi::OsString;
 
-const NO_CALLERS: &str = "the pages are read only and tell nothing secret: limit who reaches --http-address and --secure-port by a NetworkPolicy";
+const NO_CALLERS: &str = "metrics and probes are read only and tell nothing secret: limit who reaches --http-address and --secure-port by a NetworkPolicy; \
+                          --status-pages says who reads the others";
 const PAGES: &str = "pages are served over HTTP/1.1: leave it out";
 const ONE_CERTIFICATE: &str = "there is one certificate for all names: set --tls-cert-file";
 const CIPHERS: &str = "what is known to be weak is not spoken: set --tls-min-version, or leave it out";

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use pages::{Certificate, Tls, TlsError, Version};
+use pages::{Certificate, Readers, Tls, TlsError, Version};
 
 use super::Faults;
 
@@ -18,6 +18,10 @@ pub struct PagesArgs {
     /// not asked who they are.
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub secure_port: Option<String>,
+
+    /// Who may read /status, /explain and /plan, at both ports. All callers that reach a port read metrics and probes.
+    #[arg(long, value_enum, value_name = "READERS", default_value = "local")]
+    pub status_pages: Readers,
 
     /// The address of --secure-port [default: 0.0.0.0]
     #[arg(long, value_name = "IP")]

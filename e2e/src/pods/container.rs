@@ -1,7 +1,7 @@
 //! From a Deployment to what is run: pure, but for what has been asked for before.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -31,6 +31,8 @@ pub(crate) struct Container {
 #[derive(Debug)]
 struct Probe {
     base: String,
+    /// The same port of the loopback address, to which a port-forward leads.
+    near: String,
     url: String,
 }
 
@@ -118,6 +120,12 @@ impl Container {
         let probe = self.readiness.as_ref().context("readinessProbe.httpGet is missing")?;
         Ok(format!("{}{path}", probe.base))
     }
+
+    /// The same as a port-forward reads it.
+    pub(crate) fn by_port_forward(&self, path: &str) -> anyhow::Result<String> {
+        let probe = self.readiness.as_ref().context("readinessProbe.httpGet is missing")?;
+        Ok(format!("{}{path}", probe.near))
+    }
 }
 
 fn mounts(container: &core::Container, volumes: &Volumes) -> anyhow::Result<Mounts> {
@@ -185,9 +193,11 @@ fn probe(
             port.with_context(|| format!("readinessProbe: there is no port {name}"))?.container_port
         }
     };
-    let base =
-        format!("http://{}", SocketAddr::new(surroundings.ip, surroundings.ports.of(port).try_into()?));
-    Ok(Probe { url: format!("{base}{}", get.path.as_deref().unwrap_or("/")), base })
+    let loopback =
+        if surroundings.ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    let port = surroundings.ports.of(port).try_into()?;
+    let [base, near] = [surroundings.ip, loopback].map(|ip| format!("http://{}", SocketAddr::new(ip, port)));
+    Ok(Probe { url: format!("{base}{}", get.path.as_deref().unwrap_or("/")), base, near })
 }
 
 fn image_name(container: &core::Container) -> anyhow::Result<String> {

@@ -88,7 +88,7 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
     assert_eq!(calls.keys().collect::<Vec<_>>(), ["OK"], "{calls:?}");
 }
 
-/// Probes and metrics are for everybody, and therefore nothing else is there.
+/// Probes and metrics are for all callers, and status pages for those on this machine, where a port-forward ends. Nothing else is there.
 #[tokio::test]
 async fn the_plain_port_serves_no_api() {
     let mut bed = Bed::start().await.unwrap();
@@ -108,6 +108,23 @@ async fn the_plain_port_serves_no_api() {
     for path in ["/metrics", "/healthz", "/readyz", "/", "/status.json"] {
         assert_eq!(adapter.http_status(Method::GET, path).await.unwrap(), 200, "{path}");
         assert_eq!(adapter.http_status(Method::POST, path).await.unwrap(), 405, "{path}");
+    }
+    for (path, wanted) in
+        [("/metrics", 200), ("/healthz", 200), ("/readyz", 200), ("/", 403), ("/status.json", 403)]
+    {
+        assert_eq!(adapter.status_at_its_address(path).await.unwrap(), wanted, "{path}");
+    }
+    let controller = bed.cluster.pods.get("service-controller").unwrap();
+    for (path, wanted) in [
+        ("/metrics", 200),
+        ("/livez", 200),
+        ("/readyz", 200),
+        ("/status", 403),
+        ("/explain", 403),
+        ("/explain?key=default/web", 403),
+        ("/plan", 403),
+    ] {
+        assert_eq!(controller.status_at_its_address(path).await.unwrap(), wanted, "{path}");
     }
 }
 

@@ -149,6 +149,11 @@ fn wrong_senses() -> Vec<Wrong> {
             json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
             "serviceController.httpPort",
         ),
+        (
+            "a Prometheus that no policy lets in",
+            json!({ "hostNetwork": false, "monitoring": { "serviceMonitor": true } }),
+            "networkPolicy.metricsFrom: is empty and lets no Prometheus in",
+        ),
     ]
 }
 
@@ -324,6 +329,9 @@ async fn network_policies_hold_where_pods_have_a_network() {
     let who: BTreeSet<_> = from.map(|peer| component(peer).unwrap()).collect();
     let wanted = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
     assert_eq!(who, wanted.map(str::to_owned).into(), "who reaches the port of the contract");
+
+    let n_rules = |policy: &NetworkPolicy| policy.spec.as_ref().unwrap().ingress.iter().flatten().count();
+    assert_eq!(policies.iter().map(n_rules).sum::<usize>(), 1, "no caller reads the pages: {policies:?}");
 
     let egress = |policy: &NetworkPolicy| json!(policy.spec.as_ref().unwrap().egress);
     let selected = json!({ "podSelector": adapter.spec.as_ref().unwrap().pod_selector });

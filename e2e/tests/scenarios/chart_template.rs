@@ -306,6 +306,26 @@ fn policies_let_out_what_they_name() {
     }
 }
 
+/// On a pod network no caller but the kubelet reaches the pages, unless the values name one.
+#[test]
+fn metrics_are_read_by_those_that_are_named() {
+    let from = json!([{ "namespaceSelector": { "matchLabels": { "team": "monitoring" } } }]);
+    for named in [json!([]), from] {
+        let mut values = base();
+        merge(&mut values, &json!({ "hostNetwork": false, "networkPolicy": { "metricsFrom": named } }));
+        let objects = rendered(&values);
+        assert_eq!(names(&objects, "NetworkPolicy").len(), 4);
+        for policy in of_kind(&objects, "NetworkPolicy") {
+            assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+            let is_adapter = policy["metadata"]["name"] == "cloud-adapter";
+            let rules = policy["spec"]["ingress"].as_array().unwrap();
+            let metrics = &rules[usize::from(is_adapter)..];
+            let wanted: Vec<&Value> = Some(&named).filter(|from| **from != json!([])).into_iter().collect();
+            assert_eq!(metrics.iter().map(|rule| &rule["from"]).collect::<Vec<_>>(), wanted, "{policy}");
+        }
+    }
+}
+
 /// Two of them cannot have one port where they share an address, and what is not there has none.
 #[test]
 fn a_port_is_taken_once_where_it_is_shared() {

@@ -12,6 +12,10 @@
 {{- $faults = append $faults (printf "bindAddress: %s is reached from within alone, and the kubelet asks at the pod's address: it would start each container again and again; set it to 0.0.0.0, or to :: on a cluster that has IPv6 alone" $values.bindAddress) -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.adapterFaults" . | fromJsonArray) -}}
+{{- $policy := $values.networkPolicy -}}
+{{- if and $values.monitoring.serviceMonitor $policy.enabled (not $values.hostNetwork) (not $policy.metricsFrom) -}}
+{{- $faults = append $faults "networkPolicy.metricsFrom: is empty and lets no Prometheus in, and monitoring.serviceMonitor is true; name your Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
+{{- end -}}
 {{- if and $values.routeController.enabled (not $values.routeController.clusterCidr) -}}
 {{- $faults = append $faults "routeController.clusterCidr: is needed when routeController.enabled is true; set it to the pods' network, such as 10.244.0.0/16, or set routeController.enabled to false where the CNI routes by itself" -}}
 {{- end -}}

@@ -38,9 +38,10 @@ struct SecurePort {
 impl SecurePort {
     async fn open(certificate: Certificate, minimum: Version) -> Self {
         let tls = Tls::start(certificate, minimum, &["127.0.0.1".to_owned()]).expect("a good certificate");
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let pages = Router::new().route("/healthz", get(async || "ok\n"));
+        let open = Router::new().route("/healthz", get(async || "ok\n"));
+        let pages = Pages::new(open, status(), Readers::Local);
         let mut serving = JoinSet::new();
         serving.spawn(serve_tls(listener, Arc::new(tls), pages, CancellationToken::new()));
         Self { address, _serving: serving }

@@ -68,6 +68,7 @@ fn a_probe_finds_its_port_by_name() {
 
     assert_eq!(container.readiness().unwrap(), "http://192.0.2.7:10270/readyz");
     assert_eq!(container.beside_readiness("/metrics").unwrap(), "http://192.0.2.7:10270/metrics");
+    assert_eq!(container.by_port_forward("/status").unwrap(), "http://127.0.0.1:10270/status");
 }
 
 #[test]
