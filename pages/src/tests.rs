@@ -26,7 +26,7 @@ fn status() -> Router {
 struct Port {
     address: SocketAddr,
     stop: CancellationToken,
-    serving: JoinSet<()>,
+    serving: JoinSet<io::Result<()>>,
 }
 
 impl Port {
@@ -65,7 +65,7 @@ async fn said(stream: &mut TcpStream) -> String {
 fn still_open(streams: &[TcpStream]) -> usize {
     let open = |stream: &&TcpStream| {
         let read = stream.try_read(&mut [0; 16]);
-        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     };
     streams.iter().filter(open).count()
 }
@@ -121,7 +121,7 @@ async fn a_stop_waits_for_nobody_long() {
     assert!(port.healthz().await.contains("200 OK"));
     port.stop.cancel();
     let ended = timeout(GRACE * 5, port.serving.join_next()).await.expect("soon");
-    ended.expect("it served").expect("no panic");
+    ended.expect("it served").expect("no panic").expect("the port was taken");
     assert!(TcpStream::connect(port.address).await.is_err(), "closed");
 }
 

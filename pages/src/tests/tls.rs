@@ -32,7 +32,7 @@ fn folder((certificate, key): &(String, String)) -> (TempDir, Certificate) {
 
 struct SecurePort {
     address: SocketAddr,
-    _serving: JoinSet<()>,
+    _serving: JoinSet<io::Result<()>>,
 }
 
 impl SecurePort {
@@ -53,7 +53,7 @@ impl SecurePort {
         trusted: &str,
         name: ServerName<'static>,
         version: &'static SupportedProtocolVersion,
-    ) -> std::io::Result<TlsStream<TcpStream>> {
+    ) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).expect("PEM")).expect("a certificate");
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

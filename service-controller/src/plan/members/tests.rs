@@ -33,7 +33,9 @@ fn wanted(service: &Service) -> Arc<Wanted> {
 
 /// What was confirmed of this Service.
 fn confirmed(service: &Service) -> Memory {
-    Memory { good: Some(wanted(service)), ..Memory::default() }
+    let mut memory = Memory::default();
+    memory.good = Some(wanted(service));
+    memory
 }
 
 fn shown(listeners: &[&str], backends: u32) -> Vec<Balancer> {
