@@ -132,6 +132,9 @@ impl World {
         world.bench.cloud.balancers.extend([of_go, legacy]);
         let public_of_go = json!({ "id": "of-go", "floating_ip_address": "198.51.100.10", "port_id": "port-of-go", "fixed_ip_address": "10.0.0.78",
             "description": "Floating IP for Kubernetes external service shop/old from cluster prod" });
+        let free_of_go = json!({ "id": "free-of-go", "floating_ip_address": "198.51.100.11", "port_id": null,
+            "description": "Floating IP for Kubernetes external service shop/older from cluster prod" });
+        world.bench.cloud.floating_ips.push(free_of_go);
         world.bench.cloud.floating_ips.push(public_of_go);
 
         let named = |name: &str, wish: DesiredLoadBalancer| named("shop", name, wish);
