@@ -339,8 +339,10 @@ pub struct Description {
     pub parameters: Vec<Parameter>,
     /// For how long reads may lag behind writes.
     pub consistency_horizon: Duration,
-    /// For how long the vendor may still be at a create whose answer was lost, from when nobody waited for it any more until reads show
-    /// what it made. Until then it is not repeated, and nothing proves that there is nothing. At least the horizon.
+    /// For how long the vendor may still work on a create whose answer was lost, from when the client stopped waiting until reads show
+    /// the load balancer. Until then it is not repeated, and nothing proves that there is no load balancer. At least
+    /// [`Self::consistency_horizon`]. A process that starts to lead cannot know what its predecessor has sent: the time counts from its
+    /// start as well.
     pub create_horizon: Duration,
     /// What keeps a repeated create from making a second load balancer.
     pub deduplication: Deduplication,

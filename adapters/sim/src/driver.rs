@@ -90,6 +90,8 @@ pub struct Settings {
     pub region: String,
     /// For how long reads may lag behind writes.
     pub consistency_horizon: Duration,
+    /// For how long the cloud may work on a create whose answer was lost.
+    pub create_horizon: Duration,
     /// Whether the cloud knows them.
     pub client_tokens: ClientTokens,
 }
@@ -110,6 +112,7 @@ pub struct SimDriver {
     client: Client,
     region: String,
     consistency_horizon: Duration,
+    create_horizon: Duration,
     client_tokens: ClientTokens,
     token_file: Option<PathBuf>,
 }
@@ -125,9 +128,10 @@ impl SimDriver {
     /// # Errors
     /// If the token cannot stand in a header.
     pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
-        let Settings { endpoint, token, region, consistency_horizon, client_tokens } = settings;
+        let Settings { endpoint, token, region, consistency_horizon, create_horizon, client_tokens } =
+            settings;
         let client = Client::new(&endpoint, token.as_ref().map(|token| token.expose_secret()))?;
-        Ok(Self { client, region, consistency_horizon, client_tokens, token_file: None })
+        Ok(Self { client, region, consistency_horizon, create_horizon, client_tokens, token_file: None })
     }
 
     /// The token stands in this file, which may be replaced.
@@ -249,7 +253,7 @@ impl Driver for SimDriver {
             },
             parameters: Parameters::declared(),
             consistency_horizon: self.consistency_horizon,
-            create_horizon: self.consistency_horizon,
+            create_horizon: self.create_horizon,
             deduplication: match self.client_tokens {
                 ClientTokens::Sent => Deduplication::ClientToken,
                 ClientTokens::Unknown => Deduplication::ListThenCreate,

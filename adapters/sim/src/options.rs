@@ -35,6 +35,9 @@ pub struct SimOptions {
     /// For how long the simcloud's reads may lag behind its writes, in milliseconds
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     consistency_horizon_ms: u64,
+    /// For how long the simcloud may work on a create whose answer was lost, in milliseconds [default: twice the consistency horizon]
+    #[arg(long, value_name = "MS")]
+    create_horizon_ms: Option<u64>,
     /// Whether the simcloud counts as one that knows client tokens
     #[arg(long, value_enum, default_value_t)]
     pub(crate) client_tokens: ClientTokens,
@@ -48,11 +51,13 @@ impl SimOptions {
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.as_deref().map(token).transpose()?;
         let endpoint = self.endpoint().await?;
+        let consistency_horizon = Duration::from_millis(self.consistency_horizon_ms);
         let settings = Settings {
             endpoint,
             token: token.map(Into::into),
             region: self.region,
-            consistency_horizon: Duration::from_millis(self.consistency_horizon_ms),
+            consistency_horizon,
+            create_horizon: self.create_horizon_ms.map_or(consistency_horizon * 2, Duration::from_millis),
             client_tokens: self.client_tokens,
         };
         let driver = SimDriver::new(settings).with_context(|| {

@@ -42,6 +42,8 @@ pub(super) struct Memory<S, R> {
     pub(super) meter: Arc<Meter>,
     /// What was removed to make room for one that takes its place.
     pub(super) former: Option<R>,
+    /// When the vendor last accepted that this process removes a load balancer of the key.
+    pub(super) removed: Option<Instant>,
     /// Since when it has been worked on: a task that failed and is asked for again goes on with what it began.
     pub(super) began: Option<Instant>,
     used: Instant,
@@ -93,7 +95,14 @@ impl<S, R> Memories<S, R> {
             // As many new ones again before the next look: each costs a constant on average.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
-        let fresh = || Memory { last: None, meter: Arc::default(), former: None, began: None, used: now };
+        let fresh = || Memory {
+            last: None,
+            meter: Arc::default(),
+            former: None,
+            removed: None,
+            began: None,
+            used: now,
+        };
         let memory = content.memories.entry(name(key)).or_insert_with(fresh);
         memory.used = now;
         act(memory)

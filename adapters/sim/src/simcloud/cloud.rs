@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -42,6 +43,8 @@ pub struct Cloud {
     pub(super) counts: Counts,
     pub(super) log: Log,
     limiter: Limiter,
+    /// Calls to carry out later, by time and number of the request.
+    late: BTreeMap<(Moment, u64), Call>,
 }
 
 /// What is known of a call before it is carried out.
@@ -70,6 +73,7 @@ impl Cloud {
             counts: Counts::default(),
             log: Log::default(),
             limiter: Limiter::default(),
+            late: BTreeMap::new(),
         }
     }
 
@@ -130,6 +134,14 @@ impl Cloud {
 
     /// Carries out what has come due.
     pub(super) fn settle(&mut self, now: Moment) {
+        while let Some(entry) = self.late.first_entry()
+            && entry.key().0 <= now
+        {
+            let ((at, _), call) = entry.remove_entry();
+            self.load_balancers.settle(at, self.settings.lag());
+            // The caller's connection is closed: an error has no reader.
+            drop(self.perform(&call, at, Outcome::Success));
+        }
         self.load_balancers.settle(now, self.settings.lag());
     }
 
@@ -185,6 +197,11 @@ impl Cloud {
         if matches!(entry.fault, Some(Action::Respond(_) | Action::CloseBefore)) {
             return Ok(Done { status: StatusCode::OK, body: Value::Null });
         }
+        if let Some(Action::LateMs(ms)) = entry.fault {
+            let at = now.saturating_add(Duration::from_millis(ms));
+            self.late.insert((at, self.requests), call.clone());
+            return Ok(Done { status: StatusCode::OK, body: Value::Null });
+        }
         let outcome = match entry.fault {
             Some(Action::ErrorState) => Outcome::Failure,
             Some(_) | None => Outcome::Success,
@@ -224,7 +241,7 @@ fn dress(call: &Call, result: Result<Done, ApiError>, entry: &Entry) -> Answer {
             put_canned(&mut answer, canned, &entry.request_id);
         }
         Some(Action::DelayMs(ms)) => answer.delay = answer.delay.saturating_add(Duration::from_millis(*ms)),
-        Some(Action::CloseBefore | Action::CloseAfter) => answer.ending = Ending::Closed,
+        Some(Action::CloseBefore | Action::CloseAfter | Action::LateMs(_)) => answer.ending = Ending::Closed,
         Some(Action::TruncateBody) => answer.ending = Ending::Truncated,
         Some(Action::EmptyPage) => empty_page(call, &mut answer.body),
     }

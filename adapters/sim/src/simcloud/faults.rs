@@ -64,6 +64,8 @@ pub enum Action {
     CloseBefore,
     /// Does the work and closes the connection instead of answering.
     CloseAfter,
+    /// Closes the connection instead of answering, and does the work so many milliseconds later.
+    LateMs(u64),
     /// Answers a listing that ends before its first item.
     EmptyPage,
     /// Announces the full answer and closes the connection in the middle of it.
@@ -173,6 +175,7 @@ fn check(rule: &FaultRule) -> Result<(), ApiError> {
         Action::DelayMs(_)
         | Action::CloseBefore
         | Action::CloseAfter
+        | Action::LateMs(_)
         | Action::EmptyPage
         | Action::TruncateBody
         | Action::ErrorState => Ok(()),

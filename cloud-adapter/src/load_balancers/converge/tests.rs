@@ -154,6 +154,22 @@ async fn how_long_it_is_under_way_counts_from_the_first_try_until_it_is_done() {
     assert!(submit(wanted()).began > first, "another try at something else");
 }
 
+#[tokio::test(start_paused = true)]
+async fn absence_is_proven_a_create_horizon_after_the_start() {
+    let (_fake, vendor) = vendor(&limits(100.0, 10));
+    let converger = converger(&vendor);
+    let start = Instant::now();
+    let heir = Heir { key: key(), owner: Owner::default(), cluster_name: String::new() };
+    let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let order = Order { goal, ..order(&key(), Priority::Traffic) };
+    ended(converger.submit(&key(), order).expect("a task").1).await.expect("nothing is there");
+    assert!(
+        start.elapsed() >= CREATE_HORIZON,
+        "the process before may have created one: {:?}",
+        start.elapsed()
+    );
+}
+
 /// How a task ends.
 async fn ended(handle: Handle<()>) -> Result<End<()>, AdapterError> {
     let mut progress = handle.progress;

@@ -62,6 +62,8 @@ pub(super) struct Work<D: Driver> {
     unknown: u32,
     /// The vendor's ID of what this task made, if the vendor told it.
     made: Option<String>,
+    /// The last observation showed a load balancer of the key.
+    exists: bool,
     /// A user has asked for it.
     awaited: bool,
     /// When the vendor was asked for the key's alone in this look, and had none.
@@ -116,6 +118,7 @@ impl<D: Driver> Converger<D> {
             refused: None,
             unknown: 0,
             made: None,
+            exists: false,
             awaited: false,
             absent: None,
             polls: false,
@@ -241,6 +244,7 @@ impl<D: Driver> Converger<D> {
     ) -> Result<Seen<D>, AdapterError> {
         let mine = view.items.iter().filter(|record| record.belongs_to(&work.key));
         let mine: Vec<String> = mine.map(|record| record.summary.vendor_id.clone()).collect();
+        work.exists = !mine.is_empty();
         if mine.iter().any(|vendor_id| self.snapshot.doubted(vendor_id)) {
             work.bound = Instant::now();
             return Ok(Seen::Turn(Turn::Again));
@@ -315,17 +319,35 @@ impl<D: Driver> Converger<D> {
     }
 
     /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was
-    /// built last, by this process or, for all that is known, by the one that led before it.
-    ///
-    /// Where the vendor itself refuses or answers a second create, that of a former process need not be waited for.
+    /// built last, by this process or by the one that led before it.
     fn proof(&self, goal: &Goal, work: &Work<D>) -> Instant {
-        let cloud = self.driver.describe();
-        let creates = matches!(goal, Goal::Present(_, terms) if terms.adoption != Adoption::ById);
-        let guarded = cloud.deduplication != Deduplication::ListThenCreate;
-        let before = (!(creates && guarded)).then(|| work.term.since());
+        let former = self.former_horizon(goal, work).map(|horizon| work.term.since() + horizon);
         let last = work.last.as_ref().filter(|last| last.effect != Effect::Removes).map(|last| last.shows);
-        let built = before.map(|at| at + cloud.consistency_horizon).max(last);
-        built.map_or(work.started, |built| built.max(work.started))
+        former.max(last).map_or(work.started, |built| built.max(work.started))
+    }
+
+    /// How long after the start of the term reads may not show what the process that led before has written for the key: the answer to
+    /// its last create is unknown here, so that the vendor may still work on it. `None`: it makes no difference.
+    fn former_horizon(&self, goal: &Goal, work: &Work<D>) -> Option<Duration> {
+        let cloud = self.driver.describe();
+        let guarded = cloud.deduplication != Deduplication::ListThenCreate;
+        let removed = self.memories.of(&work.key, |memory| memory.removed);
+        match goal {
+            Goal::Present(_, terms) if terms.adoption == Adoption::ById => Some(cloud.consistency_horizon),
+            // The vendor itself refuses a second create, or answers it with the first.
+            Goal::Present(..) if guarded => None,
+            // Nothing is created beside what is shared.
+            Goal::Present(desired, _) if desired.shares().is_some() => Some(cloud.consistency_horizon),
+            // There was one when this process removed it, and the process before would have created none beside it.
+            Goal::Present(..) | Goal::Absent { .. }
+                if !guarded && removed.is_some_and(|at| at >= work.term.since()) =>
+            {
+                Some(cloud.consistency_horizon)
+            }
+            Goal::Present(..) | Goal::Absent { .. } => {
+                Some(cloud.create_horizon.max(cloud.consistency_horizon))
+            }
+        }
     }
 
     /// Whether the very step was made so shortly ago that reads may not show it.
@@ -355,9 +377,11 @@ impl<D: Driver> Converger<D> {
                     (_, Effect::Changes) => work.made.take(),
                 };
                 self.note(&step, effect, Answer::Heard, work);
-                if effect == Effect::Creates {
-                    self.memories.of(&work.key, |memory| memory.former = None);
-                }
+                self.memories.of(&work.key, |memory| match effect {
+                    Effect::Creates => memory.former = None,
+                    Effect::Removes if work.exists => memory.removed = Some(Instant::now()),
+                    Effect::Removes | Effect::Changes => (),
+                });
                 work.done += 1;
                 work.unknown = 0;
                 work.refused = None;
@@ -453,7 +477,8 @@ fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> 
 fn sure_reads<D: Driver>(work: &Work<D>) -> String {
     match work.last.as_ref().and_then(|last| last.failure.as_deref()) {
         Some(failure) => looks_first(failure),
-        None => "waits until reads are sure to show what was written last".to_owned(),
+        None if work.last.is_some() => "waits until reads are sure to show what was written last".to_owned(),
+        None => "waits until reads are sure to show what the adapter created before it started".to_owned(),
     }
 }
 

@@ -15,6 +15,7 @@ fn driver() -> SimDriver {
         token: None,
         region: "sim-1".to_owned(),
         consistency_horizon: Duration::ZERO,
+        create_horizon: Duration::ZERO,
         client_tokens: ClientTokens::Sent,
     };
     SimDriver::new(settings).expect("no token")

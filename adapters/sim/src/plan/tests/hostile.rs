@@ -97,6 +97,7 @@ impl World {
             token: None,
             region: "sim-1".to_owned(),
             consistency_horizon: std::time::Duration::ZERO,
+            create_horizon: std::time::Duration::ZERO,
             client_tokens: ClientTokens::Sent,
         });
         let mut world = Self {

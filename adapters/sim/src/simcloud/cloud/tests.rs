@@ -173,6 +173,21 @@ fn faults_happen_before_or_after_the_work() {
 }
 
 #[test]
+fn a_late_call_is_carried_out_when_its_time_has_come() {
+    let mut lab = lab(0, json!({}));
+    let late = json!({ "late_ms": 900 });
+    lab.fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": late }));
+    assert_eq!(lab.send(&create("web")).ending, Ending::Closed);
+    let list = Call::new(Operation::ListLoadBalancers);
+    for (name, after, made) in
+        [("at once", 0, 0), ("just before", 899, 0), ("in time", 1, 1), ("once", 999, 1)]
+    {
+        let there = lab.after(after).ok(&list);
+        assert_eq!(ids(&there, "load_balancers").len(), made, "{name}");
+    }
+}
+
+#[test]
 fn an_empty_page_hides_everything_that_is_there() {
     let mut lab = lab(600, json!({}));
     lab.fault(&json!({ "match": { "operation": "List*" }, "when": { "nth": 2 }, "action": "empty_page" }));

@@ -133,6 +133,7 @@ impl TestAdapter {
             token: None,
             region: "sim-1".into(),
             consistency_horizon: HORIZON,
+            create_horizon: HORIZON,
             client_tokens: ClientTokens::Sent,
         };
         let driver = SimDriver::new(settings).expect("no token");

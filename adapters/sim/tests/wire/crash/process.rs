@@ -26,11 +26,13 @@ impl Process {
     /// Returns when its port is open.
     pub(crate) async fn start(cloud: &str, conditions: Conditions) -> Self {
         let horizon = HORIZON_MS.to_string();
+        let create_horizon = conditions.create_horizon_ms.to_string();
         let tokens = if conditions.client_tokens { "sent" } else { "unknown" };
         let mut command = Command::new(env!("CARGO_BIN_EXE_adapter-sim"));
         command
             .args(["--endpoint", cloud, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
             .args(["--consistency-horizon-ms", &horizon, "--client-tokens", tokens, "--log-format", "json"])
+            .args(["--create-horizon-ms", &create_horizon])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use adapter_sim::simcloud::Operation;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,7 +14,9 @@ use crate::{
 /// For how long the adapter reckons with reads that lag.
 pub(crate) const HORIZON_MS: u64 = 300;
 /// Load balancers that the story makes: `web`, `dns`, and `dns` again, which moves to the inside.
-const EVER_MADE: usize = 3;
+pub(crate) const EVER_MADE: usize = 3;
+/// How late a late create is carried out: long after [`HORIZON_MS`].
+const LATE_MS: u64 = 900;
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a condition.
@@ -28,6 +31,8 @@ pub(crate) enum Blow {
     Kill,
     /// The connection closes instead of an answer.
     LoseAnswer,
+    /// SIGKILL, after a create that the cloud carries out later than reads lag. It is about creates of load balancers alone.
+    KillLate,
 }
 
 /// What the cloud is like.
@@ -37,6 +42,8 @@ pub(crate) struct Conditions {
     pub(crate) lag_ms: u64,
     /// Whether it makes nothing of a repeated create.
     pub(crate) client_tokens: bool,
+    /// For how long the adapter reckons with a create that is still worked on.
+    pub(crate) create_horizon_ms: u64,
 }
 
 pub(crate) struct World {
@@ -58,28 +65,29 @@ impl World {
 
     /// Tells the story, with a blow after the write of this number. False: the story has no such write.
     pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
-        let action = match blow {
-            Blow::Kill => json!({ "delay_ms": NEVER_MS }),
-            Blow::LoseAnswer => json!("close_after"),
+        let (operation, action) = match blow {
+            Blow::Kill => ("*", json!({ "delay_ms": NEVER_MS })),
+            Blow::LoseAnswer => ("*", json!("close_after")),
+            Blow::KillLate => ("CreateLoadBalancer", json!({ "late_ms": LATE_MS })),
         };
-        let matches = json!({ "operation": "*", "access": "write" });
+        let matches = json!({ "operation": operation, "access": "write" });
         self.cloud.fault(json!({ "match": matches, "when": { "nth": write }, "action": action })).await;
         for chapter in chapters() {
             let told = tokio::time::timeout(PATIENCE, self.tell(&chapter, (blow, write)));
             told.await.unwrap_or_else(|_| panic!("{blow:?} after write {write}: does not converge"));
             self.check(&chapter, &format!("{blow:?} after write {write}")).await;
         }
-        let struck = self.cloud.counts().writes >= write;
+        let struck = writes(&self.cloud, blow) >= write;
         assert_eq!(self.ever_made().await, EVER_MADE, "{blow:?} after write {write}: one too many was made");
         struck
     }
 
     async fn tell(&mut self, chapter: &Chapter, (blow, write): (Blow, u64)) {
-        let struck = self.cloud.counts().writes >= write;
-        if blow == Blow::Kill && !struck {
+        let struck = writes(&self.cloud, blow) >= write;
+        if blow != Blow::LoseAnswer && !struck {
             tokio::select! {
                 () = self.controllers.converge(chapter, &self.adapter.channel) => return,
-                () = written(&self.cloud, write) => (),
+                () = written(&self.cloud, (blow, write)) => (),
             }
             self.adapter.kill().await;
             self.adapter = Process::start(&self.cloud.url, self.conditions).await;
@@ -128,9 +136,17 @@ impl World {
     }
 }
 
-/// Until the cloud has done the write of this number.
-async fn written(cloud: &TestCloud, write: u64) {
-    while cloud.counts().writes < write {
+/// How many of the writes that such a blow may follow have reached the cloud.
+fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
+    match blow {
+        Blow::Kill | Blow::LoseAnswer => cloud.counts().writes,
+        Blow::KillLate => cloud.count(Operation::CreateLoadBalancer),
+    }
+}
+
+/// Until the write of this number has reached the cloud.
+async fn written(cloud: &TestCloud, (blow, write): (Blow, u64)) {
+    while writes(cloud, blow) < write {
         tokio::time::sleep(TICK).await;
     }
 }

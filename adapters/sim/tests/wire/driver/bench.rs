@@ -53,6 +53,7 @@ pub(crate) fn driver(url: &str, token: Option<&str>, region: &str) -> SimDriver 
         token: token.map(Into::into),
         region: region.to_owned(),
         consistency_horizon: Duration::from_secs(2),
+        create_horizon: Duration::from_secs(2),
         client_tokens: ClientTokens::Sent,
     };
     SimDriver::new(settings).expect("a plain token")
