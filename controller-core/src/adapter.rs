@@ -29,6 +29,7 @@ use cloud_api_proto::{
         load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
     },
 };
+use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span, debug, error, field::Empty};
 
@@ -362,13 +363,13 @@ impl Adapter {
         cost: fn(&T) -> Option<&Cost>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, AdapterError> {
-        let span = traces::part(|| span(name));
+        let (span, began) = (traces::part(|| span(name)), Instant::now());
         let answer = self.answered(name, cost, call).instrument(span.clone()).await;
         match &answer {
             Ok(answer) => span.record("cloud.vendor_calls", cost(answer).map_or(0, |cost| cost.vendor_calls)),
             Err(error) => span.record("error.type", error.reason.word()).record("otel.status_code", "ERROR"),
         };
-        self.standing.heard(name, answer.as_ref().map(drop));
+        self.standing.heard(name, began, answer.as_ref().map(drop));
         answer
     }
 
@@ -433,6 +434,7 @@ pub(crate) fn typed(status: &Status) -> AdapterError {
     if error.reason == Reason::Unspecified && unfinished {
         error.reason = Reason::OutcomeUnknown;
         if late {
+            error.code = Code::DeadlineExceeded;
             error.message = format!("no answer from the cloud adapter within {} s", DEADLINE.as_secs());
         }
     }

@@ -316,3 +316,17 @@ async fn an_adapter_that_says_nothing_is_waited_for_and_the_node_shows_why() {
     eventually("the node is initialised", || world.is_initialised("a")).await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_whose_calls_hang_makes_the_controller_unready() {
+    let mut world = World::new();
+    world.cloud.slow("BatchGetInstances", LONG);
+    world.kube.put::<Node>(joining("a"));
+    world.start();
+    let silent = |why: String| why.contains("cloud adapter has not answered BatchGetInstances for");
+    let reported = eventually("readiness names the call", || world.health.readiness().is_err_and(silent));
+    tokio::time::timeout(90 * SECOND, reported)
+        .await
+        .expect("within a minute, and the time until it is asked");
+    world.stop().await;
+}
