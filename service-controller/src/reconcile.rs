@@ -70,6 +70,15 @@ pub(crate) struct Reconciler {
     dry_run: bool,
 }
 
+/// What a look at a Service is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// To carry out what is to be done: the nodes that it selects are followed from then on.
+    ToAct,
+    /// To say what would be done: nothing that outlives the look changes.
+    ToRehearse,
+}
+
 /// What one look at a Service finds.
 struct Sight {
     service: Service,
@@ -236,7 +245,7 @@ impl Reconciler {
     }
 
     /// What one look at a Service finds, and what is to be done about it. Cost: no calls.
-    fn sight(&self, service: Service, memory: &mut Memory) -> Sight {
+    fn sight(&self, service: Service, memory: &mut Memory, look: Look) -> Sight {
         let seen = self.mirrors.balancers(&service.id.uid);
         let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
         let now = self.started.elapsed();
@@ -245,7 +254,8 @@ impl Reconciler {
         let features = self.mirrors.features();
         memory.widen(&service, features.as_deref());
         let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
-        let (judged, (targets, targets_since)) = self.bounded(judged, &service, memory, seen.as_deref());
+        let (judged, (targets, targets_since)) =
+            self.bounded((judged, look), &service, memory, seen.as_deref());
         let facts = Facts {
             judged: &judged,
             targets: &targets,
@@ -261,19 +271,23 @@ impl Reconciler {
     /// What is in force within the bound on members, with the nodes behind it.
     fn bounded(
         &self,
-        judged: Judged,
+        (judged, look): (Judged, Look),
         service: &Service,
         memory: &Memory,
         seen: Option<&[Balancer]>,
     ) -> (Judged, (Arc<Targets>, Instant)) {
-        let targets = self.mirrors.targets_of(&service.id, judged.selector());
+        let targets_of = |judged: &Judged| match look {
+            Look::ToAct => self.mirrors.targets_of(&service.id, judged.selector()),
+            Look::ToRehearse => self.mirrors.targets(judged.selector()),
+        };
+        let targets = targets_of(&judged);
         let (nodes, most) = (targets.0.len(), self.mirrors.reading.defaults.bounds().members);
         let selector = judged.selector().cloned();
         let judged = judged.bounded(service, (nodes, most), (memory, seen));
         if judged.selector() == selector.as_ref() {
             return (judged, targets);
         }
-        let targets = self.mirrors.targets_of(&service.id, judged.selector());
+        let targets = targets_of(&judged);
         (judged, targets)
     }
 

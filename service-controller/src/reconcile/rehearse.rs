@@ -8,7 +8,7 @@ use controller_core::explain::{
     rehearse::{BoxStream, StreamExt as _, steps, stream},
 };
 
-use super::{ROUNDS, Reconciler, Sight};
+use super::{Look, ROUNDS, Reconciler, Sight};
 use crate::{
     execute::{Executor, Job},
     explain::{failing, waiting},
@@ -55,7 +55,7 @@ impl Reconciler {
             return self.rehearse_left_over(&id, object).await;
         };
         for _ in 0..ROUNDS {
-            let sight = self.sight(service.clone(), &mut memory);
+            let sight = self.sight(service.clone(), &mut memory, Look::ToRehearse);
             match self.rehearse_round(sight, &mut memory, &mut found).await {
                 Ok(After::More) => (),
                 Ok(After::End) => break,

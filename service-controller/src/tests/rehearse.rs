@@ -5,9 +5,9 @@ use std::time::Duration;
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{
     explain::report::{Plans, Priced, State},
-    testing::service,
+    testing::{node, service},
 };
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
 
 use super::world::World;
 
@@ -120,4 +120,40 @@ async fn what_is_in_the_way_is_said_with_its_reason_and_what_would_be_done() {
     let plan = world.planned().await;
     assert!(plan.trouble.is_some_and(|it| it.contains("token expired")), "the adapter refuses to say");
     assert_eq!((plan.reason.as_deref(), plan.vendor.len()), (Some("VENDOR_AUTH"), 0));
+}
+
+/// What was refused is not asked for again for a while. After that a rehearsal plans it anew, with its selector.
+#[tokio::test(start_paused = true)]
+async fn the_page_leaves_the_selector_that_is_followed() {
+    const SELECTOR: &str = "lb.cloudadapter.dev/node-selector";
+    let world = World::start().await;
+    let put = |name: &str, zone: &str| {
+        let it = node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1");
+        world.kube.put::<Node>(it.label("zone", zone));
+    };
+    put("a", "a");
+    put("b", "c");
+    world.service(service("web").port(80).annotation(SELECTOR, "zone=a"));
+    world.eventually_ingress_of("web").await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let refuse = || {
+        let error = AdapterError::new(Reason::FieldInvalid, "spec.listeners[0].port: not here");
+        world.cloud.fail_next("EnsureLoadBalancer", error);
+    };
+    refuse();
+    world.change("web", |it| {
+        it.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+        it.metadata.annotations.as_mut().unwrap().insert(SELECTOR.to_owned(), "zone=b".to_owned());
+    });
+    let failed = |world: &World| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
+    world.eventually("the change is refused", failed).await;
+    tokio::time::sleep(Duration::from_secs(310)).await;
+    assert_eq!(world.planned().await.trouble, None, "a dry run is not refused");
+
+    refuse();
+    let begin = tokio::time::Instant::now();
+    put("b", "a");
+    world.eventually("the node is followed", |world| world.backends() == ["a", "b"]).await;
+    assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
+    world.stop().await;
 }
