@@ -7,7 +7,7 @@ pub(crate) mod kubernetes;
 pub(crate) mod released;
 mod shared;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use cloud_api_proto::v1alpha1::LoadBalancer;
 use controller_core::{
@@ -246,6 +246,10 @@ impl Mirrors {
     fn balancer_changed(&self, change: &Change<String, Item>) {
         let both = [&change.old, &change.new];
         both.into_iter().flatten().for_each(|item| self.queue.add(self.owner(item)));
+        let freed = freed(change);
+        if !freed.is_empty() {
+            self.addresses_freed(&freed);
+        }
     }
 
     /// Whose an item is: the UID decides, the names in the cloud are for people and may be cut short.
@@ -255,6 +259,15 @@ impl Mirrors {
             self.services.read(|all| all.values().find(|it| it.id.uid == *uid).map(|it| it.id.clone()));
         found.unwrap_or_else(|| item.owner.clone())
     }
+}
+
+/// The addresses that a load balancer has no more.
+fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
+    let addresses = |item: &Option<Arc<Item>>| -> BTreeSet<IpAddr> {
+        let ingress = item.iter().flat_map(|item| &item.balancer.ingress);
+        ingress.filter_map(|it| it.ip.as_deref()?.parse().ok()).collect()
+    };
+    addresses(&change.old).difference(&addresses(&change.new)).copied().collect()
 }
 
 /// Whether nothing has come but our finalizer, to a Service that shall have it. Whoever put it there is at work, or waits for a good

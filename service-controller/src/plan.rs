@@ -15,7 +15,7 @@ pub(crate) mod left_over;
 pub(crate) mod listeners;
 pub(crate) mod members;
 pub(crate) mod memory;
-mod requested_address;
+pub(crate) mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
 pub(crate) mod spec;

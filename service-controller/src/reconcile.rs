@@ -211,7 +211,10 @@ impl Reconciler {
             let seen = self.mirrors.balancers(&id.uid);
             return self.left_over(id, memory, seen.as_deref()).await;
         };
-        let sight = self.sight(service, memory);
+        if self.mirrors.address_was_freed(id) {
+            memory.may_be_granted();
+        }
+        let sight = self.sight(service, memory, Look::ToAct);
         let (plan, service, now) = (&sight.plan, &sight.service, sight.now);
         self.remark(service, memory, &sight.judged, plan.builds());
         if plan.is_empty() {

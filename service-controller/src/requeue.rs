@@ -258,8 +258,10 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::FieldInvalid
         | Reason::UnsupportedFeature
         | Reason::UnknownParameter
-        | Reason::ImmutableField => "waits for a change of the Service",
-        Reason::ResourceGone => "waits for a change of the Service or of the load balancer",
+        | Reason::ImmutableField => "retried every 5 minutes, and as soon as the Service changes",
+        Reason::ResourceGone => {
+            "retried every 5 minutes, and as soon as the Service or the load balancer changes"
+        }
         Reason::OwnedByOther => "waits until a person removes the other load balancer",
         Reason::StaleFence => "another service-controller is at work: run one",
         Reason::VendorQuota => "waits for a larger quota at the cloud, tried again every 5 minutes",
@@ -381,11 +383,11 @@ mod tests {
         let error = adapter(Reason::VendorQuota, "quota of 10 load balancers is reached");
         insta::assert_snapshot!(error.text(), @"quota of 10 load balancers is reached; waits for a larger quota at the cloud, tried again every 5 minutes");
         let error = adapter(Reason::FieldInvalid, "spec.requested_addresses[0]: 192.0.2.7 is taken");
-        insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; waits for a change of the Service");
+        insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; retried every 5 minutes, and as soon as the Service changes");
         let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
             .with("fields", "spec.ip_families,spec.scheme");
         let error = Error::Adapter { call: "EnsureLoadBalancer", step: Step::Sync, source };
-        insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; waits for a change of the Service");
+        insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; retried every 5 minutes, and as soon as the Service changes");
         let error = adapter(Reason::OutcomeUnknown, "create web failed (503, OUTCOME_UNKNOWN): out of order");
         insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; looks first whether it was done");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -21,7 +22,8 @@ use super::{Item, Mirrors, RESYNC};
 use crate::plan::{
     annotations::{node_selector, selector::Selector},
     features::{Features, name},
-    service::{Role, ServiceId},
+    requested_address::requested,
+    service::{Role, Service, ServiceId},
     targets::{Node, Targets},
 };
 
@@ -44,6 +46,8 @@ pub(crate) struct Shared {
     targets: Mutex<BTreeMap<Option<Selector>, Since>>,
     /// What Services select that do not select all nodes, as they were looked at last.
     selectors: Mutex<BTreeMap<ServiceId, Selector>>,
+    /// Services that ask for an address that a load balancer has lost, and did not ask for it again yet.
+    freed: Mutex<BTreeSet<ServiceId>>,
     /// What changes of nodes said.
     census: Mutex<Census>,
     /// Whether it is known which nodes there are.
@@ -86,6 +90,10 @@ impl Shared {
 
     fn selectors(&self) -> MutexGuard<'_, BTreeMap<ServiceId, Selector>> {
         self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn freed(&self) -> MutexGuard<'_, BTreeSet<ServiceId>> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a set is another one now. One that stays keeps its time.
@@ -210,6 +218,25 @@ impl Mirrors {
         self.shared.sets().entry(selector.cloned()).or_insert_with(compute).clone()
     }
 
+    /// The cloud shows that load balancers do not have these addresses any more: the Services that ask for one of them may get it now.
+    pub(super) fn addresses_freed(&self, addresses: &BTreeSet<IpAddr>) {
+        let defaults = &self.reading.defaults;
+        let asks = |service: &Service| {
+            service.role() == Role::Wanted
+                && requested(service, defaults).iter().any(|address| addresses.contains(address))
+        };
+        let asking: Vec<ServiceId> = self.services.read(|services| {
+            services.values().filter(|service| asks(service)).map(|service| service.id.clone()).collect()
+        });
+        self.shared.freed().extend(asking.iter().cloned());
+        asking.into_iter().for_each(|id| self.queue.add(id));
+    }
+
+    /// Whether an address that the Service asks for has become free since this was asked last.
+    pub(crate) fn address_was_freed(&self, id: &ServiceId) -> bool {
+        self.shared.freed().remove(id)
+    }
+
     /// A node is not what it was.
     pub(super) fn node_changed(&self, change: &Change<ObjectName, Node>) {
         self.shared.census().hear(change);
@@ -235,6 +262,7 @@ impl Mirrors {
         noted.retain(|id, _selector| self.service(id).is_some());
         selectors.extend(noted.values().cloned().map(Some));
         drop(noted);
+        self.shared.freed().retain(|id| self.service(id).is_some());
         selectors.insert(None);
         let computed = selectors.iter().map(|selector| self.select(selector.as_ref()));
         let changed = self.shared.replace(computed.collect());

@@ -122,6 +122,13 @@ pub(crate) fn node_selector(service: &Service, defaults: &Defaults) -> Option<Se
     settings.get(keys::NODE_SELECTOR).and_then(|given| Selector::read(&given.value).ok())
 }
 
+/// Which addresses are asked for. A wrong list is refused with all else.
+pub(crate) fn addresses(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
+    let (settings, _refusals) = Settings::of(service, defaults);
+    let given = settings.get(keys::ADDRESS);
+    given.and_then(|given| values::addresses(&given.value).ok()).unwrap_or_default()
+}
+
 /// Reads values, and notes which cannot be read.
 struct Reader<'a> {
     settings: &'a Settings,

@@ -223,6 +223,11 @@ impl Memory {
         self.refused = Some((digest.clone(), ask.at));
     }
 
+    /// What the adapter refused may be possible now: it is asked for again at once.
+    pub(crate) fn may_be_granted(&mut self) {
+        self.refused = None;
+    }
+
     /// The adapter cannot give what is there the second family, which is merely preferred: the one that it has is asked for from now
     /// on. Whether that can be done.
     pub(crate) fn narrow(&mut self, ask: &Ask, family: Option<Family>, of: (&Service, &Features)) -> bool {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     Refusal,
-    annotations::Wish,
+    annotations::{self, Wish, settings::Defaults},
     service::{Family, Service},
 };
 
@@ -57,6 +57,13 @@ impl Requested {
         let why = || "has several addresses of a family: ask for one of each at most";
         several.then(|| Refusal::new(&self.field, why()))
     }
+}
+
+/// The addresses that a Service asks for, as far as they can be read. A wrong one is refused with everything else.
+pub(crate) fn requested(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
+    let field = service.requested_address.as_deref().and_then(|text| address(text).ok());
+    let annotated = annotations::addresses(service, defaults);
+    field.into_iter().chain(annotated).collect()
 }
 
 fn address(text: &str) -> Result<IpAddr, Refusal> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::testing::service;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 
 use super::world::{World, capabilities, name};
 use crate::plan::service::FINALIZER;
@@ -230,9 +230,44 @@ async fn a_refused_port_is_named_by_its_place_in_the_service() {
         .cloud
         .fail_next("EnsureLoadBalancer", AdapterError::field("spec.listeners[0].node_port", "is taken"));
     world.service(service("web").port(443).port(80));
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].nodePort: is taken; waits for a change of \
-                the Service";
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].nodePort: is taken; retried every 5 \
+                minutes, and as soon as the Service changes";
     world.eventually_events(&[told]).await;
+}
+
+/// The one that has it goes; the Service that asks for it goes on with the address that it has until then, or waits.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_was_taken_is_asked_for_as_soon_as_it_is_free() {
+    for had_another in [false, true] {
+        let world = World::new();
+        world
+            .cloud
+            .edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.reserved-ip"]));
+        let world = world.started().await;
+        world.service(service("old").port(80));
+        world.eventually_ingress("old", &["203.0.113.1"]).await;
+        let taken = AdapterError::field("spec.requested_addresses[0]", "203.0.113.1 is taken");
+        let asks = |spec: &mut ServiceSpec| spec.load_balancer_ip = Some("203.0.113.1".to_owned());
+        if had_another {
+            world.service(service("web").port(80));
+            world.eventually_ingress_of("web").await;
+            world.cloud.fail_next("EnsureLoadBalancer", taken);
+            world.change("web", |it| asks(it.spec.as_mut().unwrap()));
+        } else {
+            world.cloud.fail_next("EnsureLoadBalancer", taken);
+            world.service(service("web").port(80).with(asks));
+        }
+        let refused =
+            |world: &World| world.events().iter().any(|it| it.contains("203.0.113.1 is taken; retried"));
+        world.eventually("the address is refused", refused).await;
+        let begin = tokio::time::Instant::now();
+        world.change("old", |it| it.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
+        let asked =
+            |world: &World| !world.last_ensure().spec.unwrap_or_default().requested_addresses.is_empty();
+        world.eventually("the address is asked for", asked).await;
+        assert!(begin.elapsed() < Duration::from_mins(1), "{had_another}: {:?}", begin.elapsed());
+        world.stop().await;
+    }
 }
 
 /// A contract without the whole service: its watch is refused for ever.

@@ -46,7 +46,8 @@ async fn what_the_adapter_refuses_is_told_again_and_asked_for_no_more_often() {
         world.cloud.fail_next("EnsureLoadBalancer", error);
     }
     world.service(service("web").port(80));
-    let words = "spec.ports[0].nodePort: is taken; waits for a change of the Service";
+    let words =
+        "spec.ports[0].nodePort: is taken; retried every 5 minutes, and as soon as the Service changes";
     world.eventually("it is told", |world| told(world, words) == 1).await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
     is_told_for_two_hours(&world, words).await;
