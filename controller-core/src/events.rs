@@ -2,7 +2,8 @@
 //! same words.
 //!
 //! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event, each 10 s at most and the last ones
-//! too; what lasts is told again each half an hour ([`Reminders`]) and counts up, too; writes are paced; what does not fit is dropped and counted.
+//! too; what lasts is told again each half an hour ([`Reminders`]) and counts up, too; writes are paced, Warnings before what is normal; what does
+//! not fit is dropped and counted.
 //!
 //! Events have the shape that all of Kubernetes' own controllers give them (`count`, `lastTimestamp`, `source`), which exporters and
 //! scripts read; in `events.k8s.io/v1` the API server refuses these fields. kube's own recorder is not used: it writes that API, takes
@@ -39,12 +40,14 @@ use crate::{
     metrics::Registry,
 };
 
-/// Notices that wait to be written. A cluster of 500 nodes that joins at once fits.
+/// Notices that wait to be written, of each kind. A cluster of 500 nodes that joins at once fits.
 const QUEUE: usize = 1024;
 /// So many Events are written at once, then [`PACE`] holds.
 const BURST: u32 = 200;
 /// Between two writes, on average: 20 a second.
 const PACE: Duration = Duration::from_millis(50);
+/// While both kinds wait, one write in so many is for what is normal.
+const NORMAL_SHARE: u32 = 4;
 /// A stop waits so long for what was told last.
 const FLUSH: Duration = Duration::from_secs(3);
 /// The API server's limit for notes.
@@ -88,8 +91,24 @@ pub struct Notice {
 pub struct Recorder {
     component: &'static str,
     /// `None`: it only logs.
-    told: Option<mpsc::Sender<Told>>,
+    told: Option<Senders>,
     dropped: Counter,
+}
+
+/// A queue for each kind: a Warning does not wait behind a thousand Events that all is well.
+#[derive(Clone, Debug)]
+struct Senders {
+    normal: mpsc::Sender<Told>,
+    warning: mpsc::Sender<Told>,
+}
+
+impl Senders {
+    fn of(&self, kind: Kind) -> &mpsc::Sender<Told> {
+        match kind {
+            Kind::Normal => &self.normal,
+            Kind::Warning => &self.warning,
+        }
+    }
 }
 
 impl Recorder {
@@ -112,7 +131,7 @@ impl Recorder {
     /// `about` must carry the UID, or `kubectl describe` does not find the Event.
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
-        let Some(writer) = &self.told else { return };
+        let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else { return };
         let told = Told { component: self.component, about: about.clone(), notice };
         if writer.try_send(told).is_err() {
             self.dropped.inc();
@@ -123,7 +142,7 @@ impl Recorder {
     /// before. Half of the places are left to news.
     #[must_use]
     pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
-        let Some(writer) = &self.told else {
+        let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else {
             log(about, &notice);
             return true;
         };
@@ -160,7 +179,10 @@ pub struct Writer {
     /// Which replica: `reportingInstance`.
     instance: String,
     clock: Clock,
-    told: mpsc::Receiver<Told>,
+    normal: mpsc::Receiver<Told>,
+    warning: mpsc::Receiver<Told>,
+    /// Notices taken so far.
+    taken: u32,
     dropped: Counter,
     written: Counter,
     /// Sets names apart that are made within one tick of the clock.
@@ -192,11 +214,13 @@ pub fn recorder(
     instance: String,
     clock: Clock,
 ) -> (Recorder, Writer) {
-    let (sender, told) = mpsc::channel(QUEUE);
-    let dropped = Counter::default();
-    let recorder = Recorder { component, told: Some(sender), dropped: dropped.clone() };
-    let written = Counter::default();
-    let writer = Writer { client, instance, clock, told, dropped, written, serial: 0, paced: None };
+    let (to_normal, normal) = mpsc::channel(QUEUE);
+    let (to_warning, warning) = mpsc::channel(QUEUE);
+    let (dropped, written) = (Counter::default(), Counter::default());
+    let senders = Senders { normal: to_normal, warning: to_warning };
+    let recorder = Recorder { component, told: Some(senders), dropped: dropped.clone() };
+    let (taken, serial, paced) = (0, 0, None);
+    let writer = Writer { client, instance, clock, normal, warning, taken, dropped, written, serial, paced };
     (recorder, writer)
 }
 
@@ -232,7 +256,7 @@ impl Writer {
                 Next::End => break,
             }
         }
-        while let Ok(told) = self.told.try_recv() {
+        while let Ok(told) = self.warning.try_recv().or_else(|_none| self.normal.try_recv()) {
             self.write(&mut series, told).await;
         }
         while self.catch_up(&mut series, Instant::now() + QUIET).await {}
@@ -248,9 +272,27 @@ impl Writer {
             }
         };
         tokio::select! {
-            told = self.told.recv() => told.map_or(Next::End, |told| Next::Told(Box::new(told))),
+            told = self.take() => told.map_or(Next::End, |told| Next::Told(Box::new(told))),
             () = overdue => Next::Overdue,
         }
+    }
+
+    /// The next notice: Warnings come first, but for a share that keeps what is normal from waiting for ever. `None`: there will be none.
+    async fn take(&mut self) -> Option<Told> {
+        let turn = self.taken.wrapping_add(1);
+        let (first, second) = if turn.is_multiple_of(NORMAL_SHARE) {
+            (&mut self.normal, &mut self.warning)
+        } else {
+            (&mut self.warning, &mut self.normal)
+        };
+        let told = tokio::select! {
+            biased;
+            Some(told) = first.recv() => Some(told),
+            Some(told) = second.recv() => Some(told),
+            else => None,
+        };
+        self.taken = turn;
+        told
     }
 
     /// Lets a burst through and then one write a [`PACE`].

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cloud_api_proto::Reason;
 use controller_core::Again;
 use controller_core::brake::Limits;
+use controller_core::events::gist;
 use controller_core::explain::{Brakes, Kind, Ledger, Object, Rehearse, Sources};
 use controller_core::mirror;
 use controller_core::start::{Holdings, Process, Shards, Share, Turn};
@@ -87,7 +88,8 @@ pub(crate) struct Memory {
     /// What of it is kept for the next process. `None`: it was not read yet.
     stored: Option<Record>,
     told_refusals: Told<Refusal>,
-    told_waiting: Told<String>,
+    /// By UID of the node, and the gist of why it waits.
+    told_waiting: Told<(String, String)>,
     told_held: Told<&'static str>,
     /// Somebody else's routes that were told of.
     foreign: BTreeSet<String>,
@@ -411,11 +413,12 @@ impl Reconciler {
         let since = *memory.waits_since.get_or_insert(now);
         let waits = |node: &&Node| node.waits_for_a_route() && self.shards.has(&node.uid);
         let those: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(waits).collect();
-        let uids: BTreeSet<String> = those.iter().map(|node| node.uid.clone()).collect();
+        let gist = gist(why);
+        let all: BTreeSet<_> = those.iter().map(|node| (node.uid.clone(), gist.clone())).collect();
         let news: BTreeSet<&String> = if now.duration_since(since) < PATIENCE {
             BTreeSet::new()
         } else {
-            memory.told_waiting.news(&uids, now).into_iter().collect()
+            memory.told_waiting.rare_news(&all, now).into_iter().map(|(uid, _)| uid).collect()
         };
         let listed: BTreeSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
         self.ledger.forget(|uid| !listed.contains(uid));

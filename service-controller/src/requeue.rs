@@ -6,7 +6,7 @@ pub(crate) mod places;
 use std::{collections::BTreeSet, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason};
-use controller_core::{Again, Link, adapter::concerns_all, kube_api};
+use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api};
 use tonic::Code;
 
 use crate::plan::{
@@ -199,13 +199,13 @@ impl Error {
         }
     }
 
-    /// Tells whether it is the same trouble as last time. Texts of what is tried again vary (delays, request IDs); what waits
-    /// for a person is another trouble if its text is.
+    /// Tells whether it is the same trouble as last time. Texts of what is tried again vary (delays, request IDs), and are another trouble
+    /// if their gist is; what waits for a person is another trouble if its text is.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::AdapterAway(_) => "adapter away".to_owned(),
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
-                source.reason.word().to_owned()
+                format!("{} {}", source.reason.word(), gist(&source.message))
             }
             Self::ApiServer { source, .. } if self.is_news() => format!("{self}: {:?}", source.status()),
             // An API server in trouble says this and that in turn.
@@ -350,6 +350,7 @@ mod tests {
     fn the_same_trouble_has_the_same_name_while_it_is_tried_again() {
         let throttled = |text| adapter(Reason::VendorThrottled, text).name();
         assert_eq!(throttled("wait 3 s"), throttled("wait 5 s"));
+        assert_ne!(throttled("wait 3 s"), throttled("too many floating IPs, wait 3 s"));
         let invalid = |text| adapter(Reason::FieldInvalid, text).name();
         assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
     }

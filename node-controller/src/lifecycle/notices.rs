@@ -11,7 +11,7 @@ use std::{
 
 use controller_core::{
     brake::Limits,
-    events::{Kind, Notice, Recorder},
+    events::{Kind, Notice, Recorder, gist},
     explain::{Finding, Object, Waits},
     kube_api,
     node::{DELETE_DESPITE_BRAKE, SHUTDOWN},
@@ -26,7 +26,7 @@ use crate::{events::about, plan::Node};
 const ACTION: &str = "Delete";
 /// What lasts is told again after this time.
 const REMIND: Duration = Duration::from_hours(1);
-/// The cloud cannot tell. It comes and goes with each error, and is one story.
+/// The cloud cannot tell. It comes and goes with each error; errors with the same gist are one story.
 const FAILED: &str = "CloudProviderFailed";
 /// The brake holds.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
@@ -202,8 +202,8 @@ pub(super) struct Board {
     told: BTreeMap<Said, Instant>,
 }
 
-/// The object by name and UID, and the reason: numbers in the words may change.
-pub(super) type Said = (Option<String>, Option<String>, &'static str);
+/// The object by name and UID, the reason, and the gist of what the cloud says: numbers in the words may change.
+pub(super) type Said = (Option<String>, Option<String>, &'static str, String);
 
 impl Board {
     pub(super) fn new(recorder: Recorder) -> Self {
@@ -221,9 +221,10 @@ impl Board {
         let mut shown = BTreeSet::new();
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.told);
-        before.retain(|(.., reason), at| *reason == ANOTHER || now.duration_since(*at) < REMIND);
+        before.retain(|(_, _, reason, _), at| *reason == ANOTHER || now.duration_since(*at) < REMIND);
         for (about, notice) in notices.0 {
-            let said = (about.name.clone(), about.uid.clone(), notice.reason);
+            let gist = if notice.reason == FAILED { gist(&notice.note) } else { String::new() };
+            let said = (about.name.clone(), about.uid.clone(), notice.reason, gist);
             if let Some(at) = before.remove(&said) {
                 self.told.insert(said, at);
             } else if self.recorder.try_tell(&about, notice) {
@@ -231,7 +232,7 @@ impl Board {
                 self.told.insert(said, now);
             }
         }
-        self.told.extend(before.into_iter().filter(|((.., reason), _)| *reason == FAILED));
+        self.told.extend(before.into_iter().filter(|((_, _, reason, _), _)| *reason == FAILED));
         shown
     }
 }
@@ -239,9 +240,9 @@ impl Board {
 /// Marks what people hear of now: in these words it stands until the next Event.
 pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet<Said>) {
     for (object, finding) in found {
-        let named = |(_, uid, _): &&Said| uid.as_ref() == Some(&object.uid);
+        let named = |(_, uid, ..): &&Said| uid.as_ref() == Some(&object.uid);
         if let Some(waits) = &mut finding.waits {
-            waits.told = shown.iter().filter(named).any(|(.., reason)| *reason == waits.topic);
+            waits.told = shown.iter().filter(named).any(|(_, _, reason, _)| *reason == waits.topic);
         }
     }
 }
@@ -277,4 +278,30 @@ fn id(node: &Node) -> &str {
 fn words(duration: Duration) -> String {
     SignedDuration::try_from(duration)
         .map_or_else(|_| format!("{duration:?}"), |duration| format!("{duration:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use controller_core::{
+        Clock, events,
+        testing::{BEGIN, FakeKube, node},
+    };
+
+    use super::*;
+    use crate::mirror::trim_node;
+
+    #[tokio::test(start_paused = true)]
+    async fn another_error_of_the_cloud_is_told_at_once() {
+        let (client, clock) = (FakeKube::new().client(), Clock::starting_at(BEGIN));
+        let (recorder, _writer) = events::recorder(client, "c", "pod-1".to_owned(), clock);
+        let (mut board, node) = (Board::new(recorder), trim_node(&node("worker-1").build()));
+        let mut show = |error: &str| {
+            let mut notices = Notices::default();
+            notices.failed(&node, error);
+            board.show(notices).len()
+        };
+        let shown =
+            ["429, wait 3 s", "429, wait 5 s", "the token is rejected", "429, wait 7 s"].map(&mut show);
+        assert_eq!(shown, [1, 0, 1, 0]);
+    }
 }

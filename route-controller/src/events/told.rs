@@ -21,6 +21,30 @@ impl<T: Clone + Ord> Told<T> {
     where
         T: 'a,
     {
+        let (news, _over) = self.compare(all, now);
+        news
+    }
+
+    /// The same, but what is over is news again only after a while: troubles that take turns are told once each.
+    pub(crate) fn rare_news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
+    where
+        T: 'a,
+    {
+        let (news, mut over) = self.compare(all, now);
+        over.retain(|_, told| now.duration_since(*told) < REMIND);
+        self.0.extend(over);
+        news
+    }
+
+    /// What is to be told now, and what was told before and is over.
+    fn compare<'a>(
+        &mut self,
+        all: impl IntoIterator<Item = &'a T>,
+        now: Instant,
+    ) -> (Vec<&'a T>, BTreeMap<T, Instant>)
+    where
+        T: 'a,
+    {
         let mut before = std::mem::take(&mut self.0);
         let mut news = Vec::new();
         for trouble in all {
@@ -30,7 +54,7 @@ impl<T: Clone + Ord> Told<T> {
             }
             self.0.insert(trouble.clone(), told.unwrap_or(now));
         }
-        news
+        (news, before)
     }
 }
 
@@ -54,6 +78,17 @@ mod tests {
             let now = start + Duration::from_mins(minutes);
             let found: Vec<_> = told.news(&troubles, now).into_iter().copied().collect();
             assert_eq!(found, news, "after {minutes} min");
+        }
+    }
+
+    #[test]
+    fn troubles_that_take_turns_are_told_once_each() {
+        let (mut told, start) = (Told::default(), Instant::now());
+        for (minutes, trouble, is_news) in
+            [(0, "rain", true), (1, "snow", true), (2, "rain", false), (3, "snow", false), (31, "rain", true)]
+        {
+            let now = start + Duration::from_mins(minutes);
+            assert_eq!(!told.rare_news([&trouble], now).is_empty(), is_news, "{trouble} after {minutes} min");
         }
     }
 }

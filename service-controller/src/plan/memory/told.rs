@@ -11,34 +11,46 @@ use crate::plan::{Step, members::Members};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Told(BTreeMap<Topic, Said>);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Said {
-    /// Tells whether it is the same trouble, though its words may vary.
+    /// Which trouble it is now, though its words may vary.
     name: String,
-    /// The words that were told: a reminder repeats them.
-    news: News,
-    /// When it was told last, since the start of the process.
-    at: Duration,
+    /// By name: the words that were told, which a reminder repeats, and when they were told last, since the start of the process. Troubles
+    /// that take turns are told once each.
+    told: BTreeMap<String, (News, Duration)>,
     /// As far as the last look found. Who finds it again later has no news.
     stands: bool,
 }
 
+impl Said {
+    fn current(&self) -> Option<&(News, Duration)> {
+        self.told.get(&self.name)
+    }
+
+    fn current_mut(&mut self) -> Option<&mut (News, Duration)> {
+        self.told.get_mut(&self.name)
+    }
+}
+
 impl Told {
-    /// What of this people shall hear now: it is another trouble than last time, or was told long ago.
+    /// What of this people shall hear now: it is another trouble than those of late, or was told long ago.
     pub(super) fn hears(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
-        if let Some(said) = self.0.get_mut(&topic).filter(|said| said.name == name) {
-            said.stands = true;
+        let said = self.0.entry(topic).or_default();
+        said.told.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
+        (said.name, said.stands) = (name.to_owned(), true);
+        if said.current().is_some() {
             return self.again(topic, now).into_iter().collect();
         }
-        self.0.insert(topic, Said { name: name.to_owned(), news: news.clone(), at: now, stands: true });
+        said.told.insert(name.to_owned(), (news.clone(), now));
         vec![news]
     }
 
     /// What was told of this topic, if that is long ago.
     pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<News> {
-        let said = self.0.get_mut(&topic).filter(|said| now.saturating_sub(said.at) >= REMIND)?;
-        said.at = now;
-        Some(said.news.clone())
+        let said = self.0.get_mut(&topic)?.current_mut();
+        let (news, at) = said.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
+        *at = now;
+        Some(news.clone())
     }
 
     /// It is over: the next trouble is news again.
@@ -57,13 +69,14 @@ impl Told {
     /// All troubles that last, and when each was told.
     fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
         let lasting = self.0.iter().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
-        lasting.map(|(_, said)| (&said.news, said.at))
+        lasting.filter_map(|(_, said)| said.current().map(|(news, at)| (news, *at)))
     }
 
     /// These troubles were told again meanwhile, each at its time.
     fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
-        let troubles = self.0.iter_mut().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
-        troubles.zip(times).for_each(|((_, said), at)| said.at = at);
+        let lasting = self.0.iter_mut().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
+        let troubles = lasting.filter_map(|(_, said)| said.current_mut());
+        troubles.zip(times).for_each(|((_, said), at)| *said = at);
     }
 }
 
@@ -147,6 +160,12 @@ mod tests {
             "and if so it is no news"
         );
         assert_eq!(told.troubles().count(), 1);
+        assert_eq!(
+            told.hears(Topic::Work, "throttled", failed("wait 9 s"), minute * 62),
+            [failed("wait 9 s")]
+        );
+        assert_eq!(told.hears(Topic::Work, "quota", failed("full"), minute * 63), [], "they take turns");
+        assert_eq!(told.troubles().next(), Some((&failed("full"), minute * 59)));
         told.over(Topic::Work);
         assert_eq!(told.again(Topic::Work, minute * 99), None);
         assert_eq!(told.troubles().count(), 0);
