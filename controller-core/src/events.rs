@@ -405,6 +405,23 @@ fn event_name(about: &ObjectReference, suffix: &str) -> String {
     format!("{}.{suffix}", about.name.as_deref().unwrap_or("unnamed"))
 }
 
+/// A text without the words that have a digit: delays, counts, addresses and request IDs change from try to try while the trouble stays
+/// the same. Two texts of one reason with another gist are two troubles.
+#[must_use]
+pub fn gist(text: &str) -> String {
+    let words = text.split_whitespace().filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// At most so many characters of a text that a user writes.
+#[must_use]
+pub fn bounded(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
 /// At most [`NOTE_MAX`] bytes, cut between characters.
 pub(crate) fn cut(note: &str) -> String {
     if note.len() <= NOTE_MAX {

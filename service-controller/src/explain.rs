@@ -1,6 +1,7 @@
 //! What is told of a Service to who asks: lines made of the mirrors at that moment, and the words of Events for what it waits for.
 
 use controller_core::{
+    events::bounded,
     explain::{Ledger, Look, Object, ObjectKey, Seen, Waits, report::Orphan},
     mirror::ObjectName,
 };
@@ -11,6 +12,7 @@ use crate::{
     events::{matches_none, notice},
     plan::{
         News,
+        annotations::settings::Settings,
         cloud::{Balancer, State},
         left_over::Release,
         memory::Outcome,
@@ -23,6 +25,9 @@ use crate::{
 
 /// What waits until it is known to be an orphan.
 const DOUBTED: &str = "looked at first: its Service may still come";
+
+/// Characters of a setting: an annotation may hold much more.
+const LINE_MAX: usize = 200;
 
 impl ServiceId {
     /// The same for all controllers.
@@ -122,7 +127,9 @@ impl Reconciler {
     fn wanted(&self, service: &Service) -> Vec<String> {
         match service.role() {
             Role::Wanted => {
-                [Some(listeners(&service.ports)), self.nodes(service)].into_iter().flatten().collect()
+                let (settings, _refusals) = Settings::of(service, &self.mirrors.reading.defaults);
+                let settings = settings.lines().into_iter().map(|line| bounded(&line, LINE_MAX));
+                [listeners(&service.ports)].into_iter().chain(settings).chain(self.nodes(service)).collect()
             }
             Role::Cleanup => vec!["no load balancer".to_owned()],
             Role::Ignored if service.class == Class::Others => {

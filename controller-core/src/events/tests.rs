@@ -185,6 +185,48 @@ async fn a_backlog_does_not_delay_a_stop() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_warning_does_not_wait_behind_what_is_normal() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for n in 0..QUEUE {
+        recorder.tell(&about, Notice { kind: Kind::Normal, ..notice(&n.to_string()) });
+    }
+    eventually("the pace holds", || kube.event_objects().len() > 200).await;
+    recorder.tell(&about, notice("something is wrong"));
+    let told = || kube.events().iter().any(|event| event == "Warning Waits a: something is wrong");
+    let waited = tokio::time::timeout(Duration::from_secs(1), eventually("the Warning is written", told));
+    waited.await.expect("within a second");
+    assert!(kube.event_objects().len() < QUEUE, "before the others");
+    eventually("the others are written", || kube.event_objects().len() == QUEUE + 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_normal_is_written_beside_many_warnings() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    for n in 0..QUEUE {
+        recorder.tell(&about, notice(&n.to_string()));
+    }
+    recorder.tell(&about, Notice { kind: Kind::Normal, ..notice("all is well") });
+    let told = || kube.events().iter().any(|event| event == "Normal Waits a: all is well");
+    eventually("it is written", told).await;
+    assert!(kube.event_objects().len() < QUEUE, "not behind all of them");
+}
+
+#[test]
+fn texts_of_users_are_bounded_by_characters() {
+    assert_eq!((bounded("üüü", 3).as_str(), bounded("üüüü", 3).as_str()), ("üüü", "üü…"));
+}
+
+#[test]
+fn the_gist_has_no_word_with_a_digit() {
+    assert_eq!(gist("429, wait 3 s (request req-7f)"), gist("429, wait 15 s (request req-81)"));
+    assert_ne!(gist("no quota for load balancers"), gist("no quota for floating IPs"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_hangs_does_not_delay_a_stop() {
     let hanging = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()

@@ -53,6 +53,19 @@ async fn a_service_that_is_served_is_settled_and_shows_both_sides() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_annotations_ask_for_is_shown() {
+    let world = World::start().await;
+    let tags = format!("team={}", "x".repeat(300));
+    let web = service("web").port(80).annotation("lb.cloudadapter.dev/internal", "true");
+    world.service(web.annotation("lb.cloudadapter.dev/tags", &tags));
+    world.quiet().await;
+    let wanted = world.explained("web").wanted;
+    assert_eq!(wanted[..2], ["1 listener: TCP 80 -> 30080", "annotation lb.cloudadapter.dev/internal: true"]);
+    assert!(wanted[2].starts_with("annotation lb.cloudadapter.dev/tags: team=xxx"), "{wanted:?}");
+    assert_eq!(wanted[2].chars().count(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_refused_is_explained_in_the_words_of_its_event() {
     let world = World::start().await;
     let full = || AdapterError::new(Reason::VendorQuota, "50 load balancers");

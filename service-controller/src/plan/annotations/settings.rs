@@ -2,7 +2,10 @@
 //!
 //! An annotation that is removed lets the default through again: nothing is remembered.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use super::{
     super::{
@@ -136,6 +139,13 @@ impl Settings {
     /// What was said to adapters of one vendor: adapter, key, and value.
     pub(crate) fn of_vendors(&self) -> impl Iterator<Item = (&str, &str, &Given)> {
         self.vendor.iter().map(|((adapter, key), given)| (adapter.as_str(), key.as_str(), given))
+    }
+
+    /// All of them, each once, for people: where it stands, and the value.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let all = self.plain.values().chain(self.ports.values()).chain(self.vendor.values());
+        let lines: BTreeSet<String> = all.map(|given| format!("{}: {}", given.place, given.value)).collect();
+        lines.into_iter().collect()
     }
 
     fn put(&mut self, name: &str, given: Given, ports: &[Port]) -> Option<Refusal> {
