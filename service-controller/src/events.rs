@@ -1,7 +1,7 @@
 //! What people hear at their Service. Reasons and messages are those that dashboards and habits know from the classic
 //! controller; only the errors say more.
 
-use controller_core::events::{Kind, Notice};
+use controller_core::events::{Kind, Notice, bounded};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::{
@@ -9,9 +9,13 @@ use crate::{
     plan::{
         News, Step,
         annotations::selector::Selector,
+        compat::may_be_understood,
         service::{FINALIZER, ServiceId},
     },
 };
+
+/// Characters of an Event that repeats what users write.
+const NOTE_MAX: usize = 200;
 
 /// The Service that an Event is about.
 pub(crate) fn about(id: &ServiceId) -> ObjectReference {
@@ -36,7 +40,7 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::NoTargets(unmatched) => {
             let why = unmatched.as_ref().map(|selector| format!(": {}", matches_none(selector)));
             let note = format!("There are no available nodes for LoadBalancer{}", why.unwrap_or_default());
-            warning("UnAvailableLoadBalancer", "Ensure", note)
+            warning("UnAvailableLoadBalancer", "Ensure", bounded(&note, NOTE_MAX))
         }
         News::NoNodes => {
             let note = "No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is";
@@ -48,10 +52,7 @@ pub(crate) fn notice(news: &News) -> Notice {
             Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
         }
         News::Ignored(keys) => {
-            let instead =
-                "start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev";
-            let note = format!("These annotations do nothing here: {}; {instead}", keys.join(", "));
-            Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note }
+            Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note: ignored(keys) }
         }
         News::Unnamed => {
             let note = "The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template \
@@ -89,6 +90,25 @@ pub(crate) fn notice(news: &News) -> Notice {
             warning("TooManyMembers", "Update", note)
         }
     }
+}
+
+/// Names as many annotations as there is place for, at least one.
+fn ignored(keys: &[String]) -> String {
+    let instead = if keys.iter().any(|key| may_be_understood(key)) {
+        "start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev"
+    } else {
+        "write those of lb.cloudadapter.dev"
+    };
+    let note = |named: usize| {
+        let list = keys.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = match keys.len().saturating_sub(named) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("These annotations have no effect here: {list}{more}; {instead}")
+    };
+    let fits = |named: &usize| note(*named).chars().count() <= NOTE_MAX;
+    bounded(&note((1..=keys.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
 }
 
 /// Why a load balancer has no nodes, where its selector is the cause.
@@ -181,7 +201,10 @@ mod tests {
             News::HeldByAnother(Some("a and b".to_owned())),
             News::HeldByAnother(None),
             News::Compatible(vec!["a is b: 1".to_owned(), "c is d: 2".to_owned()]),
-            News::Ignored(vec!["a".to_owned(), "c".to_owned()]),
+            News::Ignored(vec![
+                "loadbalancer.openstack.org/class".to_owned(),
+                "metallb.io/address-pool".to_owned(),
+            ]),
             News::Unnamed,
             News::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
             News::Grown(Members { listeners: 5, nodes: 5000, most: 20_000 }),
@@ -225,10 +248,28 @@ mod tests {
         Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, a and b put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
         Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, nobody knows who put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
         Normal CompatibleAnnotations: Understood, and better written in our words: a is b: 1; c is d: 2
-        Normal IgnoredAnnotations: These annotations do nothing here: a, c; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
+        Normal IgnoredAnnotations: These annotations have no effect here: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
         Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here
         Normal WaitingForBudget: waits for the budget of loadbalancer
         Warning TooManyMembers: 5 listeners on 5000 nodes are 25000 members, more than 20000 (--max-members-per-service): the load balancer goes on following nodes, but gets no further ports and no other node-selector
         "#);
+    }
+
+    #[test]
+    fn what_users_write_is_bounded() {
+        let key = |n: usize| format!("metallb.io/{n}-{}", "x".repeat(40));
+        let (one, long) = (key(1), "load-balancer.hetzner.cloud/".to_owned() + &"x".repeat(300));
+        assert_eq!(
+            ignored(std::slice::from_ref(&one)),
+            format!("These annotations have no effect here: {one}; write those of lb.cloudadapter.dev")
+        );
+        let many: Vec<String> = (0..9).map(key).collect();
+        let selector: Vec<String> = (0..4).map(|n| format!("k{n}={}", "x".repeat(63))).collect();
+        let selector = Selector::read(&selector.join(",")).unwrap();
+        let notes = [ignored(&many), ignored(&[long]), notice(&News::NoTargets(Some(selector))).note];
+        for note in &notes {
+            assert!(note.chars().count() <= NOTE_MAX, "{note}");
+        }
+        assert!(notes[0].ends_with(" and 7 more; write those of lb.cloudadapter.dev"), "{}", notes[0]);
     }
 }

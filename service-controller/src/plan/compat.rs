@@ -91,8 +91,23 @@ impl Foreign {
     }
 }
 
+/// Begin the annotations of controllers that are known, and whose annotations are never understood: hcloud, AWS, Azure, MetalLB under both of
+/// its names.
+const NEVER_UNDERSTOOD: [&str; 5] = [
+    "load-balancer.hetzner.cloud/",
+    "service.beta.kubernetes.io/aws-load-balancer-",
+    "service.beta.kubernetes.io/azure-",
+    "metallb.universe.tf/",
+    "metallb.io/",
+];
+
 /// Whether a key belongs to a controller that we know.
 pub(crate) fn is_foreign(key: &str) -> bool {
+    may_be_understood(key) || NEVER_UNDERSTOOD.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Whether there is a flag with which a key of another controller is understood.
+pub(crate) fn may_be_understood(key: &str) -> bool {
     openstack::is_own(key)
 }
 
@@ -100,9 +115,16 @@ pub(crate) fn is_foreign(key: &str) -> bool {
 pub(crate) fn translate(compat: Option<Compat>, annotations: BTreeMap<String, String>) -> Translation {
     let (old, own): (BTreeMap<_, _>, BTreeMap<_, _>) =
         annotations.into_iter().partition(|(key, _)| is_foreign(key));
-    let mut translation = Translation { annotations: own, foreign: Foreign::default() };
+    let understood = |key: &String| match compat {
+        None => false,
+        Some(Compat::Openstack) => openstack::is_own(key),
+    };
+    let (old, ignored): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        old.into_iter().partition(|(key, _)| understood(key));
+    let foreign = Foreign { ignored: ignored.into_keys().collect(), ..Foreign::default() };
+    let mut translation = Translation { annotations: own, foreign };
     match compat {
-        None => translation.foreign.ignored = old.into_keys().collect(),
+        None => (),
         Some(Compat::Openstack) => translation.take(&old, &openstack::TABLE),
     }
     translation

@@ -104,7 +104,7 @@ async fn without_the_flag_annotations_of_the_go_controller_do_nothing_and_it_is_
     world.node("a").service(service("web").port(80).annotation("loadbalancer.openstack.org/class", "dmz"));
     world.eventually_ingress_of("web").await;
     assert_eq!(world.last_ensure().adoption(), Adoption::Never);
-    let told = "Normal IgnoredAnnotations web: These annotations do nothing here: loadbalancer.openstack.org/class; start \
+    let told = "Normal IgnoredAnnotations web: These annotations have no effect here: loadbalancer.openstack.org/class; start \
                 service-controller with --compat=openstack, or write those of lb.cloudadapter.dev";
     world.eventually_events(&[told]).await;
     let n_told = |world: &World| world.events().iter().filter(|it| it.contains("IgnoredAnnotations")).count();

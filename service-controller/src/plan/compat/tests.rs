@@ -308,6 +308,22 @@ fn without_the_flag_they_are_set_aside_and_counted() {
 }
 
 #[test]
+fn annotations_of_other_clouds_are_never_understood() {
+    let keys = [
+        "load-balancer.hetzner.cloud/location",
+        "metallb.io/address-pool",
+        "metallb.universe.tf/address-pool",
+        "service.beta.kubernetes.io/aws-load-balancer-type",
+        "service.beta.kubernetes.io/azure-load-balancer-internal",
+    ];
+    let said = given(&keys.map(|key| (key, "x")));
+    for compat in [None, Some(Compat::Openstack)] {
+        let Foreign { ignored, understood, refusals, .. } = translate(compat, said.clone()).foreign;
+        assert_eq!((ignored, understood.len(), refusals.len()), (keys.map(str::to_owned).to_vec(), 0, 0));
+    }
+}
+
+#[test]
 fn each_old_key_stands_there_once() {
     let keys: BTreeSet<&str> = openstack::TABLE.iter().map(|row| row.old).collect();
     assert_eq!(keys.len(), openstack::TABLE.len());
