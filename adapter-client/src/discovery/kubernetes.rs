@@ -25,6 +25,8 @@ use crate::{
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// The port that is taken of several when none is named.
 const DEFAULT_PORT: &str = "grpc";
+/// The API server ends a watch after so many seconds, and kube replaces one that is silent for 5 s longer: its default is 290.
+const WATCH_SECONDS: u32 = 30;
 /// The pause after a watch that failed, doubled each time …
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// … up to this.
@@ -57,7 +59,8 @@ async fn follow_watch(
     pause: &mut Duration,
 ) -> String {
     let slices = Api::<EndpointSlice>::namespaced(kube.clone(), &service.namespace);
-    let ours = watcher::Config::default().labels(&format!("{SERVICE_LABEL}={}", service.service));
+    let labels = format!("{SERVICE_LABEL}={}", service.service);
+    let ours = watcher::Config::default().labels(&labels).timeout(WATCH_SECONDS);
     let mut events = pin!(watcher(slices, ours));
     let (mut known, mut listing) = (Slices::new(), Slices::new());
     let mut listed = false;

@@ -75,6 +75,8 @@ struct State {
     writes: Vec<Write>,
     /// Nobody answers.
     away: bool,
+    /// How often the watches were silenced.
+    silenced: u32,
     faults: Faults,
     hooks: Hooks,
     /// Requests so far, by verb and collection.
@@ -240,6 +242,11 @@ impl FakeKube {
         self.wake();
     }
 
+    /// Watches that run stay open and say nothing any more, as behind a firewall that has forgotten their connections. New ones are served.
+    pub fn silence_watches(&self) {
+        self.state().silenced += 1;
+    }
+
     /// Nobody answers any more, watches break; or it is back.
     pub fn away(&self, away: bool) {
         self.state().away = away;
@@ -305,11 +312,16 @@ impl FakeKube {
     /// Everything after the resource version that was asked for, and then whatever happens.
     fn watch(&self, target: Target) -> Answer {
         let begin = (self.clone(), self.0.changed.subscribe(), target.resource_version);
+        let silenced = self.state().silenced;
         let lines = stream::unfold(begin, move |(fake, mut changed, after)| {
             let target = target.clone();
             async move {
                 loop {
                     changed.mark_unchanged();
+                    let silent = fake.state().silenced != silenced;
+                    if silent {
+                        return std::future::pending().await;
+                    }
                     let next = {
                         let state = fake.state();
                         if state.away || after == OVER {
