@@ -33,10 +33,10 @@ use crate::{
 
 /// Connections at once; more wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
-/// Of these, connections over which no call was admitted yet; the oldest of them makes room. So strangers take no places of callers.
+/// Of these, connections over which no call was admitted yet, those in their handshake included. The oldest of them is closed before a
+/// new one is taken: so strangers take no places of callers, and callers do not wait until the strangers' handshakes time out.
 const NEWCOMERS: usize = 128;
-/// Handshakes at once, and the time for one: slow ones make room for the others.
-const HANDSHAKES: usize = 128;
+/// The time for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Out of file descriptors or memory: somebody else has to end first.
 const BREATH: Duration = Duration::from_millis(100);
@@ -160,18 +160,16 @@ impl Port {
     {
         let tracker = TaskTracker::new();
         let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let hands = Arc::new(Semaphore::new(HANDSHAKES));
         let mut lobby = Lobby::default();
         let accept = async {
             loop {
-                let (Ok(place), Ok(hand)) =
-                    tokio::join!(Arc::clone(&places).acquire_owned(), Arc::clone(&hands).acquire_owned())
-                else {
-                    return;
-                };
+                if places.available_permits() == 0 {
+                    lobby.close_oldest();
+                }
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let arrive = || {
                     let (terms, stop) = (terms.clone(), stop.clone());
-                    Arrival { terms, stop, place, hand, newcomer: lobby.enter() }
+                    Arrival { terms, stop, place, newcomer: lobby.enter() }
                 };
                 match self.accept().await {
                     Ok(Stream::Tcp(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
@@ -217,7 +215,6 @@ struct Arrival {
     terms: Terms,
     stop: CancellationToken,
     place: OwnedSemaphorePermit,
-    hand: OwnedSemaphorePermit,
     newcomer: Arc<Newcomer>,
 }
 
@@ -227,16 +224,26 @@ struct Lobby(VecDeque<Weak<Newcomer>>);
 
 impl Lobby {
     fn enter(&mut self) -> Arc<Newcomer> {
-        let stays = |one: &Weak<Newcomer>| one.upgrade().is_some_and(|one| !one.is_known());
-        self.0.retain(stays);
-        if self.0.len() >= NEWCOMERS
-            && let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade())
-        {
-            oldest.make_room();
+        self.forget_others();
+        if self.0.len() >= NEWCOMERS {
+            self.close_oldest();
         }
         let newcomer = Arc::new(Newcomer::default());
         self.0.push_back(Arc::downgrade(&newcomer));
         newcomer
+    }
+
+    /// Closes the oldest connection that is here, if there is one.
+    fn close_oldest(&mut self) {
+        self.forget_others();
+        if let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade()) {
+            oldest.make_room();
+        }
+    }
+
+    /// Those that have ended, and those over which a call was admitted, are here no longer.
+    fn forget_others(&mut self) {
+        self.0.retain(|one| one.upgrade().is_some_and(|one| !one.is_known()));
     }
 }
 
@@ -260,19 +267,15 @@ impl Arrival {
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let Self { terms, stop, place, hand, newcomer } = self;
+        let Self { terms, stop, place, newcomer } = self;
         let Terms { tls, trust_domain, times, metrics } = terms;
         let _counted = Counted::one_more(&metrics);
         let ended = match tls.map(|tls| Arc::clone(&tls.borrow())) {
-            None => {
-                drop(hand);
-                connection::serve(stream, Peer::of(None, newcomer), service, (times, stop)).await
-            }
+            None => connection::serve(stream, Peer::of(None, newcomer), service, (times, stop)).await,
             Some(config) => match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream))
                 .await
             {
                 Ok(Ok(stream)) => {
-                    drop(hand);
                     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                     let domain = trust_domain.as_deref();
                     let account = certificate.zip(domain).map(|(der, domain)| spiffe::account(der, domain));

@@ -38,6 +38,23 @@ async fn slow_handshakes_hold_up_nobody() {
     assert!(page.contains(r#"connections_ended_total{why="slow_handshake"} 100"#), "{page}");
 }
 
+/// They make no handshake, each of which may take five seconds.
+#[tokio::test]
+async fn idle_connections_do_not_delay_a_new_caller() {
+    let ca = Ca::new("ours");
+    let dir = tempfile::tempdir().expect("a folder");
+    let identity = mounted(&dir, &ca.server(NAME, wall() + Duration::from_hours(24)));
+    let tls = Some(TlsFiles { identity, client_ca: None });
+    let bench = Bench::start(Setting { tls, ..Setting::default() }).await;
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(TcpStream::connect(bench.address).await.expect("taken"));
+    }
+    let answer = tokio::time::timeout(Duration::from_secs(4), bench.secure(&ca, None).call(METHOD)).await;
+    assert!(answer.expect("before the first handshake has timed out").is_ok());
+    assert!(bench.page().contains(r#"connections_ended_total{why="silent"}"#), "the oldest were closed");
+}
+
 #[tokio::test]
 async fn a_connection_over_which_nobody_comes_is_ended() {
     let times = Times { silence: Duration::from_millis(100), ..Times::default() };
