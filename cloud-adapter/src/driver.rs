@@ -76,6 +76,12 @@ pub trait Driver:
     /// Reads a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 
+    /// How listings spell the provider ID of this instance, where this cloud has several forms: callers may use any of them. Pure. As it is:
+    /// there is one form.
+    fn spelled(&self, provider_id: &str) -> String {
+        provider_id.to_owned()
+    }
+
     /// What is missing until the load balancer is as desired, in order; empty if nothing is.
     ///
     /// Pure. Steps may name parts that earlier steps make: the runtime observes and plans again after each step, and carries out

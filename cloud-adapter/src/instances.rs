@@ -158,7 +158,10 @@ impl<D: Driver> Finder<D> {
             Some(Ref::ProviderId(provider_id)) => {
                 strings::refuse(strings::too_long(path, [("provider_id", provider_id.as_str())]))?;
                 match self.driver.locate(&provider_id) {
-                    Location::Here(vendor_id) => Ok(Target::Id { provider_id, vendor_id }),
+                    // What is known of it has the ID that listings have.
+                    Location::Here(vendor_id) => {
+                        Ok(Target::Id { provider_id: self.driver.spelled(&provider_id), vendor_id })
+                    }
                     Location::Elsewhere => Ok(Target::Foreign),
                     Location::Malformed => {
                         let text = format!("{provider_id:?} is no provider ID of this cloud");

@@ -96,6 +96,17 @@ pub(crate) struct Applied {
 }
 
 impl Order {
+    /// The same with provider IDs as listings have them: next hops are compared by them.
+    fn spelled(mut self, spell: impl Fn(&str) -> String) -> Self {
+        let hops = self.items.iter_mut().filter_map(|item| match item {
+            Item::Upsert { upsert, .. } => upsert.next_hop.as_mut(),
+            Item::Delete { next_hop, .. } => next_hop.as_mut(),
+            Item::Bad { .. } => None,
+        });
+        hops.for_each(|hop| hop.provider_id = spell(&hop.provider_id));
+        self
+    }
+
     /// Whether a destination is inside the cluster's CIDRs.
     fn covers(&self, destination: IpNet) -> bool {
         self.cluster_cidrs.iter().any(|cidr| cidr.contains(&destination))

@@ -35,6 +35,20 @@ impl ProviderId {
     }
 }
 
+/// The other provider ID of the same instance: with the adapter's region in it, or without one. `None`: there is one form only, or the
+/// region is not known. Source: contract, `Scope.region`.
+#[must_use]
+pub fn other_form(id: &str, region: &str) -> Option<String> {
+    let (scheme, rest) = id.split_once("://")?;
+    if region.is_empty() {
+        return None;
+    }
+    match rest.strip_prefix('/') {
+        Some(id) => Some(format!("{scheme}://{region}/{id}")),
+        None => rest.strip_prefix(region)?.strip_prefix('/').map(|id| format!("{scheme}:///{id}")),
+    }
+}
+
 /// Why a text is no provider ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -136,6 +150,24 @@ mod tests {
         for (text, error) in texts {
             assert_eq!(text.parse::<ProviderId>(), Err(error), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_id_with_the_region_and_one_without_are_two_forms() {
+        for (one, other) in [
+            ("openstack:///6b1f", Some("openstack://RegionOne/6b1f")),
+            ("openstack://RegionOne/6b1f", Some("openstack:///6b1f")),
+            ("openstack://RegionTwo/6b1f", None),
+            ("openstack://RegionOneAndAHalf/6b1f", None),
+            ("sim://i-1", None),
+            ("i-1", None),
+        ] {
+            assert_eq!(other_form(one, "RegionOne").as_deref(), other, "{one}");
+            if let Some(other) = other {
+                assert_eq!(other_form(other, "RegionOne").as_deref(), Some(one), "there and back");
+            }
+        }
+        assert_eq!(other_form("openstack:///6b1f", ""), None, "the region is not known");
     }
 
     #[test]

@@ -212,7 +212,7 @@ impl Lifecycle {
 
     /// What is known about a node's machine.
     fn facts<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
-        let instance = node.provider_id.as_ref().and_then(|id| self.mirrors.instances.get(id));
+        let instance = node.provider_id.as_ref().and_then(|id| self.mirrors.instance(id));
         self.facts_of(node, instance.as_deref(), look)
     }
 

@@ -106,7 +106,7 @@ impl Mirrors {
     /// As [`sight`](Self::sight), and nothing is forgotten.
     pub(crate) fn find(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
-            return self.instances.get(id).map_or(Found::Nothing, Found::One);
+            return self.instance(id).map_or(Found::Nothing, Found::One);
         }
         if !self.is_younger_than(node) {
             return Found::Nothing;
@@ -122,6 +122,11 @@ impl Mirrors {
                 Found::Many(same_name.iter().map(|instance| instance.provider_id.clone()).collect())
             }
         }
+    }
+
+    /// The instance of a provider ID, in whichever form the adapter lists it.
+    pub(crate) fn instance(&self, id: &str) -> Option<Arc<Instance>> {
+        self.instances.get(id).or_else(|| self.instances.get(&self.scope.other_form(id)?))
     }
 
     /// The instances of this name that do not end.
@@ -239,17 +244,12 @@ impl Mirrors {
     /// Wakes the node that runs on the instance, and the one that is called like it and may be waiting for it.
     fn instance_changed(&self, change: &Change<String, Instance>, queue: &Queue<ObjectName>) {
         self.note_former(change);
-        if change.new.as_ref().is_some_and(|instance| !instance.ends) {
-            self.signs.of_machine(&change.key);
-        }
-        let names: Vec<ObjectName> = {
-            let running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
-            let from_here = running_on.range((change.key.clone(), String::new())..);
-            let here = from_here.take_while(|(id, _)| *id == change.key);
-            here.map(|(_, name)| ObjectName::cluster(name.clone())).collect()
-        };
-        for name in names {
-            queue.add(name);
+        // Nodes have the ID in either form.
+        for id in [Some(change.key.clone()), self.scope.other_form(&change.key)].into_iter().flatten() {
+            if change.new.as_ref().is_some_and(|instance| !instance.ends) {
+                self.signs.of_machine(&id);
+            }
+            self.running_on(&id).into_iter().for_each(|name| queue.add(name));
         }
         for instance in [&change.old, &change.new].into_iter().flatten() {
             let name = ObjectName::cluster(instance.name.clone());
@@ -257,6 +257,16 @@ impl Mirrors {
                 queue.add(name);
             }
         }
+    }
+
+    /// The nodes that have this provider ID.
+    fn running_on(&self, id: &str) -> Vec<ObjectName> {
+        let running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
+        let from_here = running_on.range((id.to_owned(), String::new())..);
+        from_here
+            .take_while(|(its, _)| its == id)
+            .map(|(_, name)| ObjectName::cluster(name.clone()))
+            .collect()
     }
 
     /// Whoever waits is looked at again when the adapter goes away, comes back, or has listed the cloud.

@@ -51,7 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
 
 /// Starts the tasks, and waits until the process shall stop and they have finished what they were at.
 async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
-    let (mirrors, trigger) = (Mirrors::new(process.clock), Trigger::new());
+    let (mirrors, trigger) = (Mirrors::new(process.clock).in_scope(process.adapter.scope()), Trigger::new());
     let reconciler = Arc::new(Reconciler::new(&mut process, &config, &mirrors, &trigger));
     reconciler.show(&mut process);
 

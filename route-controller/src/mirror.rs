@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use controller_core::Clock;
-use controller_core::adapter::Adapter;
+use controller_core::adapter::{Adapter, ScopeGuard};
 use controller_core::mirror::cloud::Routes as RouteSource;
 use controller_core::mirror::kubernetes::Listing;
 use controller_core::mirror::{Change, Mirror, ObjectName};
@@ -59,6 +59,8 @@ pub(crate) struct Mirrors {
     ability: watch::Sender<Option<Ability>>,
     /// The scheme of its provider IDs. `None`: not known yet, or the adapter does not say it.
     scheme: Arc<Mutex<Option<String>>>,
+    /// Where the adapter works.
+    scope: ScopeGuard,
     deleted: Deleted,
     /// What the last pass found to be the case.
     judged: Arc<Mutex<Judged>>,
@@ -88,7 +90,12 @@ impl Mirrors {
         let (nodes, routes) = (Mirror::new("nodes", clock), Mirror::new("routes", clock));
         let ability = watch::Sender::new(None);
         let (scheme, deleted, judged) = (Arc::default(), Deleted::default(), Arc::default());
-        Self { nodes, routes, ability, scheme, deleted, judged }
+        Self { nodes, routes, ability, scheme, scope: ScopeGuard::default(), deleted, judged }
+    }
+
+    /// The same, of an adapter that works there.
+    pub(crate) fn in_scope(self, scope: &ScopeGuard) -> Self {
+        Self { scope: scope.clone(), ..self }
     }
 
     /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
@@ -187,9 +194,30 @@ impl Mirrors {
         self.scheme.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same of all routes.
+    /// All routes as they are now. One that leads to a node's machine has the machine's provider ID as the node has it: the adapter may list
+    /// it in another form.
     pub(crate) fn routes(&self) -> Vec<Arc<Option<Route>>> {
-        self.routes.read(|content| content.values().cloned().collect())
+        let routes: Vec<Arc<Option<Route>>> = self.routes.read(|content| content.values().cloned().collect());
+        let others = self.other_forms();
+        let as_of_the_node = |route: Arc<Option<Route>>| {
+            let machine = route.as_ref().as_ref().and_then(|route| route.next_hop.provider_id.as_deref());
+            let Some(id) = machine.and_then(|machine| others.get(machine)) else { return route };
+            let mut route = Arc::unwrap_or_clone(route);
+            if let Some(route) = &mut route {
+                route.next_hop.provider_id = Some(id.clone());
+            }
+            Arc::new(route)
+        };
+        routes.into_iter().map(as_of_the_node).collect()
+    }
+
+    /// By the other form of their provider IDs: those of the nodes. What is a node's own ID stands for itself.
+    fn other_forms(&self) -> BTreeMap<String, String> {
+        self.nodes.read(|nodes| {
+            let own: BTreeSet<&str> = nodes.values().filter_map(|node| node.provider_id.as_deref()).collect();
+            let others = own.iter().filter_map(|id| Some((self.scope.other_form(id)?, (*id).to_owned())));
+            others.filter(|(other, _)| !own.contains(other.as_str())).collect()
+        })
     }
 
     /// What must be there before anything is decided.

@@ -11,7 +11,7 @@ mod shards;
 use std::time::Duration;
 
 use cloud_api_proto::v1alpha1::capability::Level;
-use cloud_api_proto::v1alpha1::{Capability, NextHop, Route, RouteOwner, RouteState};
+use cloud_api_proto::v1alpha1::{Capability, NextHop, Route, RouteKey, RouteOwner, RouteState, Scope};
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::explain::Explain;
 use controller_core::health::Health;
@@ -157,6 +157,36 @@ async fn a_node_gets_its_route_and_says_so_and_a_restart_writes_nothing() {
     world.stop().await;
     assert_eq!((world.cloud.calls("ApplyRoutes"), world.kube.writes().len()), (1, 1));
     assert_eq!(world.kube.events(), [""; 0]);
+}
+
+/// Nodes have the ID with the region or without it, and the adapter lists one of both.
+#[tokio::test(start_paused = true)]
+async fn a_route_serves_its_node_whichever_form_the_provider_id_has() {
+    for (listed, written) in [("sim:///a", "sim://north/a"), ("sim://north/a", "sim:///a")] {
+        let mut world = World::new();
+        world.marks_routes();
+        let scope = Scope { region: "north".to_owned(), fingerprint: "f".to_owned(), ..Scope::default() };
+        let to = "10.244.1.0/24".to_owned();
+        let key = RouteKey {
+            cluster_id: "cluster-uid".to_owned(),
+            node_uid: "uid-a".to_owned(),
+            destination: to.clone(),
+        };
+        let (provider_id, address) = (listed.to_owned(), "192.0.2.1".to_owned());
+        let next_hop = Some(NextHop { provider_id, address, ..NextHop::default() });
+        let route = Route { key: Some(key), next_hop, owner: RouteOwner::Mine.into(), ..foreign(&to) };
+        world.cloud.edit(|state| {
+            state.info.scope = Some(scope);
+            state.routes.insert(route.vendor_id.clone(), route);
+        });
+        world.put(ready("a", &to).provider_id(written));
+        world.start();
+        eventually("the condition", || world.condition("a") == SERVED).await;
+        settle().await;
+        assert_eq!(world.cloud.calls("ApplyRoutes"), 0, "{written}");
+        assert_eq!(world.routes(), [format!("{to} via {listed} at 192.0.2.1")]);
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

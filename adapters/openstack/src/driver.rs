@@ -247,6 +247,13 @@ impl Driver for OpenStackDriver {
         provider_id::locate(&self.region, provider_id)
     }
 
+    fn spelled(&self, provider_id: &str) -> String {
+        match self.locate(provider_id) {
+            Location::Here(server) => provider_id::write(self.settings.form, &self.region, &server),
+            Location::Elsewhere | Location::Malformed => provider_id.to_owned(),
+        }
+    }
+
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,

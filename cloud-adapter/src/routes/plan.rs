@@ -394,6 +394,20 @@ mod tests {
     }
 
     #[test]
+    fn a_next_hop_is_the_same_in_either_form() {
+        let d = "10.244.1.0/24";
+        let listed = |id: &str| id.replace("s://region/", "s:///");
+        for (owner, item, outcome) in [
+            (Some(key("me", "a", d)), upsert("a", d, "s://region/i-1"), Outcome::Unchanged),
+            (None, leaving("a", d, "s://region/i-1"), Outcome::Applied),
+        ] {
+            let there = route("rt-1", owner, d, "s:///i-1");
+            let order = order(item).spelled(listed);
+            assert_eq!(plan(&order, &[&there], |_| None).remove(0).outcome, outcome, "{order:?}");
+        }
+    }
+
+    #[test]
     fn what_is_in_doubt_is_neither_laid_nor_removed() {
         let d = "10.244.1.0/24";
         for item in [upsert("a", d, "i-1"), delete("a", d)] {

@@ -84,7 +84,7 @@ impl<D: Driver> Service<D> {
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let fence = request.fence.clone();
-        let order = order(request, context)?;
+        let order = order(request, context)?.spelled(|id| self.applier.driver.spelled(id));
         if order.fence.is_some() {
             self.applier.fences.admit(&order.cluster_id, fence.as_ref(), OBJECT)?;
         }

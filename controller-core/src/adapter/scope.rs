@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Scope};
 use tokio::sync::watch;
 
-use crate::mirror::Mirror;
+use crate::{mirror::Mirror, provider_id};
 
 /// Compares the scopes that the adapter tells with the first one. Cloning gives another handle to the same.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct ScopeGuard(Arc<watch::Sender<State>>);
 struct State {
     known: Known,
     heard: Option<Mark>,
+    /// The region that was heard of last. Empty: none.
+    region: String,
     /// What a person may do about a move.
     remedy: String,
 }
@@ -61,7 +63,12 @@ impl Mark {
 impl ScopeGuard {
     /// The adapter told where it works. One that does not know it (yet) changes nothing.
     pub(crate) fn heard(&self, scope: Option<&Scope>) {
-        let Some(mark) = scope.and_then(Mark::of) else { return };
+        let Some(scope) = scope else { return };
+        self.0.send_if_modified(|state| {
+            state.region.clone_from(&scope.region);
+            false
+        });
+        let Some(mark) = Mark::of(scope) else { return };
         self.0.send_if_modified(|state| {
             if state.known == Known::First {
                 state.known = Known::This(mark.clone());
@@ -70,6 +77,12 @@ impl ScopeGuard {
             state.heard = Some(mark);
             changes
         });
+    }
+
+    /// The other provider ID of the same instance, as far as the adapter's region says.
+    #[must_use]
+    pub fn other_form(&self, provider_id: &str) -> Option<String> {
+        provider_id::other_form(provider_id, &self.0.borrow().region)
     }
 
     /// Ours is kept somewhere: nothing is changed before it was read there.

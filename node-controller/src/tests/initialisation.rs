@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cloud_api_proto::v1alpha1::Scope;
 use controller_core::{
     mirror::ObjectName,
     testing::{FakeKube, Fault, Verb, eventually, instance, node},
@@ -239,7 +240,7 @@ async fn an_answer_by_name_counts_only_from_the_project_of_the_cluster() {
     world.start();
     calm().await;
     world.cloud.edit(|state| {
-        let scope = state.info.scope.insert(cloud_api_proto::v1alpha1::Scope::default());
+        let scope = state.info.scope.insert(Scope::default());
         (scope.project, scope.fingerprint) = ("other".to_owned(), "other".to_owned());
     });
     world.put_unlisted("sim://north/i-9", "b");
@@ -262,4 +263,26 @@ async fn a_machine_without_addresses_leaves_its_node_tainted() {
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     eventually("it is initialised", || world.is_initialised("a")).await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
+}
+
+/// A cluster in which nodes have the ID with the region and without it, and an adapter that lists one of both.
+#[tokio::test(start_paused = true)]
+async fn a_node_is_followed_whichever_form_its_provider_id_has() {
+    for (listed, written) in [("sim:///a", "sim://north/a"), ("sim://north/a", "sim:///a")] {
+        let mut world = World::new();
+        let scope = Scope { region: "north".to_owned(), fingerprint: "f".to_owned(), ..Scope::default() };
+        world.cloud.edit(|state| state.info.scope = Some(scope));
+        let machine = |ip: &str| instance(listed).named("a").at(ip);
+        world.cloud.put(machine("10.0.0.1"));
+        calm().await;
+        world.kube.put::<Node>(node("a").provider_id(written).at("10.0.0.1"));
+        world.start();
+        calm().await;
+        world.cloud.put(machine("10.0.0.2"));
+        let addresses = || world.addresses("a").contains(&"InternalIP=10.0.0.2".to_owned());
+        tokio::time::timeout(Duration::from_secs(60), eventually("it follows", addresses))
+            .await
+            .expect(written);
+        world.stop().await;
+    }
 }
