@@ -22,7 +22,7 @@ use crate::simcloud::Simcloud;
 const USERS: usize = 3;
 /// So many of its Services each user keeps, changed: what others do must not touch them.
 const KEPT: usize = 2;
-/// Machines that come and go, of which these are nodes at the same time.
+/// Names of machines that come and go, of which these are nodes at the same time.
 const MACHINES: usize = 8;
 /// Their networks begin here, far from those that a cluster gives its own nodes.
 const FIRST_NETWORK: usize = 100;
@@ -71,11 +71,11 @@ impl Load {
     /// # Errors
     /// When the cloud refuses, or no node is initialised.
     pub async fn beside(client: Client, cloud: &Simcloud) -> anyhow::Result<Self> {
-        cloud.create_numbered("load-{n}", MACHINES).await?;
+        let cloud = cloud.caller();
         let (rounds, stop) = (Arc::<AtomicUsize>::default(), watch::Sender::new(false));
         let mut users = JoinSet::new();
         let user = User { client, rounds: Arc::clone(&rounds), stop: stop.subscribe() };
-        users.spawn(user.clone().nodes());
+        users.spawn(user.clone().nodes(cloud));
         let mut this = Self { rounds, stop, users };
         this.rounds(NODES).await?;
         for number in 0..USERS {
@@ -172,8 +172,9 @@ impl User {
         .await
     }
 
-    /// A node joins and gets its route, and one that has been there for longest leaves.
-    async fn nodes(self) -> anyhow::Result<Outcome> {
+    /// A machine joins as a node and gets its route, and the one that has been there for longest leaves: the machine first, as an autoscaler
+    /// does it. Of nodes whose machines stay, only a few routes may go at once.
+    async fn nodes(self, cloud: Simcloud) -> anyhow::Result<Outcome> {
         let (mut there, mut n_joined) = (Vec::new(), 0);
         for number in (1..=MACHINES).cycle() {
             if self.stops() {
@@ -181,16 +182,19 @@ impl User {
             }
             let (name, network) =
                 (format!("load-{number}"), format!("10.244.{}.0/24", FIRST_NETWORK + number));
+            let machine = cloud.create_instance(&name).await?.id;
             node(&name).pods(&network).register(&self.client).await?;
             n_joined += 1;
             self.works(&name).await?;
-            there.push((name, network));
+            there.push((name, network, machine));
             if there.len() > NODES {
-                delete_node(&self.client, &there.remove(0).0).await?;
+                let (name, _network, machine) = there.remove(0);
+                cloud.delete_instance(&machine).await?;
+                delete_node(&self.client, &name).await?;
             }
             self.done();
         }
-        let networks = there.into_iter().map(|(_name, network)| network).collect();
+        let networks = there.into_iter().map(|(_name, network, _machine)| network).collect();
         Ok(Outcome { n_joined, networks, ..Outcome::default() })
     }
 

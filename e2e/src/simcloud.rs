@@ -2,6 +2,7 @@
 //! who makes machines, the operator who looks, and fate.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adapter_sim::simcloud::counts::{Counts, LogEntry};
 use adapter_sim::simcloud::faults::FaultRule;
@@ -27,7 +28,7 @@ pub struct Simcloud {
     url: String,
     http: Http,
     /// What its callers must show, once it has been told.
-    token: Option<String>,
+    token: Arc<Mutex<Option<String>>>,
 }
 
 /// Everything there is in the cloud, whatever its callers can see yet.
@@ -68,7 +69,7 @@ impl Simcloud {
             process: Some(process),
             url: format!("http://{address}"),
             http: Http::new()?,
-            token: None,
+            token: Arc::default(),
         };
         eventually("simcloud answers", seconds(10), || async { this.counts().await }).await?;
         Ok(this)
@@ -79,7 +80,13 @@ impl Simcloud {
     /// # Errors
     /// When no client can be made.
     pub fn at(url: &str) -> anyhow::Result<Self> {
-        Ok(Self { process: None, url: url.to_owned(), http: Http::new()?, token: None })
+        Ok(Self { process: None, url: url.to_owned(), http: Http::new()?, token: Arc::default() })
+    }
+
+    /// Another caller of the same one, for a task of its own.
+    pub fn caller(&self) -> Self {
+        let (url, http, token) = (self.url.clone(), self.http.clone(), Arc::clone(&self.token));
+        Self { process: None, url, http, token }
     }
 
     /// Another one takes its place, at the same address: another project, in which nothing is.
@@ -255,7 +262,7 @@ impl Simcloud {
     /// When the cloud refuses.
     pub async fn set_tokens(&mut self, tokens: &Value) -> anyhow::Result<()> {
         self.order(Method::PUT, "/admin/tokens", Some(&json!({ "tokens": tokens }))).await?;
-        self.token = tokens.pointer("/0/token").and_then(Value::as_str).map(str::to_owned);
+        *self.token() = tokens.pointer("/0/token").and_then(Value::as_str).map(str::to_owned);
         Ok(())
     }
 
@@ -265,6 +272,10 @@ impl Simcloud {
     /// When the cloud refuses; the message names the field.
     pub async fn configure(&self, settings: &Value) -> anyhow::Result<()> {
         self.order(Method::PATCH, "/admin/settings", Some(settings)).await
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<String>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call whose answer says nothing new.
@@ -281,7 +292,7 @@ impl Simcloud {
         let (what, url) = (format!("simcloud {method} {path}"), format!("{}{path}", self.url));
         let answer = self.http.text(&what, |client| {
             let request = client.request(method, &url);
-            let request = match &self.token {
+            let request = match &*self.token() {
                 Some(token) => request.bearer_auth(token),
                 None => request,
             };

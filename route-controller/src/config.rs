@@ -43,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     route_removal_grace: String,
 
-    /// At most so many per cent of the routes are removed within the window because their nodes are not listed any more. If more are
-    /// to go, none goes. 100 lets all go, also if no node is listed.
+    /// Maximum percentage of the routes that are removed within the window because their nodes were deleted, or are not listed any more,
+    /// while their machines are there. If more are to go, none goes. 100 lets all go, also if no node is listed.
     #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
     route_removal_max_share: String,
 

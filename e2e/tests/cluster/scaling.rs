@@ -53,7 +53,8 @@ fn values() -> Value {
     let real = json!({ REAL: "yes" });
     let shared = json!({ "shards": SHARDS, "nodeSelector": real });
     json!({
-        "adapter": { "nodeSelector": real },
+        // Routes to machines that are gone go as soon as a listing shows it.
+        "adapter": { "nodeSelector": real, "cache": { "routes": { "maxAge": "5s" } } },
         "nodeController": shared, "routeController": shared, "serviceController": shared,
     })
 }

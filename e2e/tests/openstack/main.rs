@@ -23,7 +23,7 @@ use adapter_conformance::params::Pattern;
 use adapter_conformance::proxy::{Action, Calls, Rule};
 use anyhow::{Context, bail, ensure};
 use e2e::openstack::{Balancer, OpenStack, Project, Service as Api, State, operation};
-use e2e::{ADAPTER, CONTROLLERS, Pod, Ready, eventually, node, seconds, service};
+use e2e::{ADAPTER, CONTROLLERS, Pod, Ready, eventually, merge, node, seconds, service};
 use futures::FutureExt;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -83,7 +83,10 @@ async fn played(
     play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let before = project.count().await?;
-    let mut bed = Bed::on_openstack_with(Arc::clone(&project), values).await?;
+    // In the end all nodes go before their machines, and their routes with them.
+    let mut all = json!({ "routeController": { "removal": { "maxShare": 100 } } });
+    merge(&mut all, values);
+    let mut bed = Bed::on_openstack_with(Arc::clone(&project), &all).await?;
     let done = match play(&mut bed).await {
         Ok(()) => clear(&bed).await,
         failed => failed,

@@ -43,7 +43,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     unharmed(bed, &before).await?;
 
     // After a restart only the configuration tells which project is the right one.
-    e2e::merge(&mut keys, &json!({ "project_id": cloud.project.member.project }));
+    merge(&mut keys, &json!({ "project_id": cloud.project.member.project }));
     bed.give(&keys).await?;
     bed.cluster.pods.get(ADAPTER)?.restart().await?;
     let ports = json!([{ "name": "tls", "port": 443, "protocol": "TCP" }]);

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | leads where another one leads, or shall | at once |
 //! | leads to a machine that is gone | after the grace |
-//! | leads to a machine, and its node was seen to be deleted | after the grace, a number within the window |
+//! | leads to a machine, and its node was seen to be deleted | after the grace, a number and a share within the window |
 //! | leads to a machine, and its node is not listed any more | after the grace, a number and a share within the window, after a start one by one, and never while no node is listed at all |
 //!
 //! Of a crowd that is larger than that, none goes, however long it takes, until a person says that it is right: a list that lost more
@@ -22,6 +22,9 @@ use tokio::time::Instant;
 
 use crate::plan::{Cause, Plan, Removal};
 
+/// That a machine is gone shows in the next listing of the routes, which by default is at most two minutes away. Deleted nodes mostly have
+/// lost their machines, too: before that nobody is told that their routes are held.
+const LISTED: Duration = Duration::from_mins(3);
 /// A note names so many routes.
 const NAMED: usize = 5;
 
@@ -93,7 +96,7 @@ impl Guard {
             unasked: BTreeMap::new(),
             let_go: BTreeSet::new(),
             heirs: BTreeMap::new(),
-            deleted: Brake::new(Limits { share: 100, ..limits }, now),
+            deleted: Brake::new(limits, now),
             missing: Brake::new(limits, now),
         }
     }
@@ -115,7 +118,7 @@ impl Guard {
 
     /// It has some of the work less.
     pub(crate) fn limit(&mut self, limits: Limits) {
-        self.deleted.limit(Limits { share: 100, ..limits });
+        self.deleted.limit(limits);
         self.missing.limit(limits);
     }
 
@@ -156,7 +159,8 @@ impl Guard {
         judgement
     }
 
-    /// Each of these nodes was seen to go, so that nothing has to be waited for after a start.
+    /// Each of these nodes was seen to go, so that nothing has to be waited for after a start. But a person who deletes all Node objects by
+    /// mistake has all their pods run on.
     fn of_deleted(
         &mut self,
         removals: Vec<Removal>,
@@ -172,7 +176,11 @@ impl Guard {
                 [again, new].concat()
             }
             Verdict::Tripped { allowance } => {
-                judgement.hold(new, Why::Deleted { allowance, window: self.deleted.limits().window });
+                let told_at = |removal: &Removal| self.unasked.get(&removal.vendor_id).map(|at| *at + LISTED);
+                let (held, young): (Vec<_>, Vec<_>) =
+                    new.into_iter().partition(|removal| told_at(removal).is_none_or(|at| at <= now));
+                young.iter().filter_map(told_at).for_each(|at| judgement.wait(at - now));
+                judgement.hold(held, Why::Deleted { allowance, window: self.deleted.limits().window });
                 again
             }
         }
@@ -271,7 +279,7 @@ impl fmt::Display for Held {
             }
             Why::Deleted { allowance, window } => {
                 write!(f, "were deleted, at most {allowance} may go within {} min", minutes(window))?;
-                format!("--route-removal-max-number={n}")
+                format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
             }
         };
         write!(

@@ -104,14 +104,41 @@ async fn routes_to_machines_that_are_there_are_held_though_no_packet_gets_throug
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_are_seen_to_be_deleted_take_their_routes_along_the_last_one_too() {
-    let mut world = World::with_nodes(3).await;
-    (0..3).for_each(|n| world.delete(&format!("n{n}")));
+async fn a_node_that_is_seen_to_be_deleted_takes_its_route_along_the_last_one_too() {
+    let mut world = World::with_nodes(1).await;
+    world.delete("n0");
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(world.routes().len(), 3, "they could be registered anew");
+    assert_eq!(world.routes().len(), 1, "it could be registered anew");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.routes(), [""; 0]);
     assert_eq!(world.cloud.calls("ApplyRoutes"), 2);
+    world.stop().await;
+}
+
+/// Their pods run on, and have their networks.
+#[tokio::test(start_paused = true)]
+async fn all_nodes_deleted_by_mistake_keep_their_routes_until_their_machines_are_gone() {
+    let mut world = World::with_nodes(3).await;
+    let before = world.spent();
+    (0..3).for_each(|n| world.delete(&format!("n{n}")));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(
+        (world.routes().len(), events(&world, "RouteRemovalHeld")),
+        (3, vec![]),
+        "it may yet be listed"
+    );
+    settle().await;
+    assert_eq!((world.routes().len(), world.spent()), (3, before));
+    let told = events(&world, "RouteRemovalHeld");
+    assert!(told.len() == 1 && told[0].contains("nodes were deleted, at most 1 may go"), "{told:?}");
+
+    world.cloud.edit(|state| {
+        state.routes.values_mut().for_each(|route| {
+            route.state = RouteState::Blackhole.into();
+            route.next_hop.as_mut().expect("each has one").provider_id.clear();
+        });
+    });
+    eventually("they go with their machines", || world.routes().is_empty()).await;
     world.stop().await;
 }
 

@@ -136,21 +136,25 @@ async fn a_crowd_of_missing_nodes_is_held_as_a_whole_until_they_are_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_deleted_nodes_has_a_number_and_no_share() {
+async fn a_crowd_of_deleted_nodes_has_a_number_and_a_share() {
     let (mut guard, begin) = guard();
-    let now = begin + GRACE;
-    let deleted = gone(21, begin);
+    let (now, deleted) = (begin + GRACE, gone(100, begin));
     let nodes = Nodes { n_listed: 0, deleted: &deleted };
-    assert_eq!(judged(&mut guard, plan(21, unasked(21)), nodes, now), (0, 21, None));
-    assert_eq!(judged(&mut guard, plan(20, unasked(20)), nodes, now), (20, 0, None));
+    assert_eq!(judged(&mut guard, plan(60, unasked(19)), nodes, now), (0, 0, Some(170)), "more than 30 %");
+    assert_eq!(judged(&mut guard, plan(60, unasked(19)), nodes, begin + LISTED), (0, 19, None), "it is told");
     assert_eq!(
-        judged(&mut guard, plan(20, unasked(20)), nodes, now),
+        judged(&mut guard, plan(100, unasked(21)), nodes, begin + LISTED),
+        (0, 21, None),
+        "more than 20"
+    );
+    assert_eq!(judged(&mut guard, plan(100, unasked(20)), nodes, now), (20, 0, None));
+    assert_eq!(
+        judged(&mut guard, plan(100, unasked(20)), nodes, now),
         (20, 0, None),
         "another try is no other route"
     );
-    let later = (20..22).map(|n| removal(n, Cause::Unasked));
-    let nodes = Nodes { n_listed: 9, deleted: &gone(22, begin) };
-    assert_eq!(judged(&mut guard, plan(22, later), nodes, now), (0, 2, None));
+    let nowhere = (20..40).map(|n| removal(n, Cause::LeadsNowhere));
+    assert_eq!(judged(&mut guard, plan(80, nowhere), nodes, now).0, 20, "their machines are gone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +206,7 @@ async fn what_is_held_says_what_to_do() {
     let held = |why| Held { removals: unasked(7), why };
     assert_snapshot!(held(Why::NoNodes), @"7 routes of this cluster lead to machines whose nodes are not listed any more, and no other node is: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-share=100 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
     assert_snapshot!(held(Why::Missing { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to machines whose nodes are not listed any more, at most 3 may go within 5 min: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
-    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to machines whose nodes were deleted, at most 3 may go within 5 min: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-number=7 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to machines whose nodes were deleted, at most 3 may go within 5 min: none of them is removed. If these nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are, too: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
 }
 
 /// One look: which of eight routes are asked for no more, which of their machines are gone, which deletions were seen, how many
@@ -216,13 +220,14 @@ fn look() -> impl Strategy<Value = Look> {
 
 proptest! {
     /// Whatever happens: no route goes that has not been unasked for the whole grace, none to a living machine of a node that is
-    /// only missing while no node is listed, and never more of these within a window than share and number allow.
+    /// only missing while no node is listed, and never more of these, or of those that were seen to be deleted, within a window than share
+    /// and number allow.
     #[test]
     fn nothing_goes_without_a_reason(looks in vec(look(), 1..40)) {
         let (mut guard, mut now) = guard();
         let mut since: BTreeMap<usize, Instant> = BTreeMap::new();
         let mut went: BTreeMap<usize, Instant> = BTreeMap::new();
-        let mut gone: Vec<Instant> = Vec::new();
+        let (mut missing, mut deleted_went): (Vec<Instant>, Vec<Instant>) = (Vec::new(), Vec::new());
         for (unasked, nowhere, seen, n_listed, seconds) in looks {
             now += Duration::from_secs(seconds);
             let asked: Vec<usize> = (0..8).filter(|n| unasked[*n]).collect();
@@ -238,19 +243,21 @@ proptest! {
             }
             for n in asked.iter().filter(|n| plan.removals.contains(&removal(**n, cause(**n)))) {
                 assert!(now.duration_since(since[n]) >= GRACE, "r{n} was asked for a moment ago");
-                if nowhere[*n] || seen[*n] {
+                if nowhere[*n] {
                     went.entry(*n).or_insert(now);
                     continue;
                 }
-                assert!(n_listed > 0, "r{n} goes though no node is listed");
+                assert!(seen[*n] || n_listed > 0, "r{n} goes though no node is listed");
                 if !went.contains_key(n) {
                     went.insert(*n, now);
-                    gone.push(now);
+                    if seen[*n] { deleted_went.push(now) } else { missing.push(now) }
                 }
             }
-            let recent = gone.iter().filter(|at| now.duration_since(**at) < WINDOW).count();
-            // 30 % of eight, and of those that went within the window besides.
-            assert!(recent <= (8 + recent) * 30 / 100 + 1, "{recent} went");
+            for went in [&missing, &deleted_went] {
+                let recent = went.iter().filter(|at| now.duration_since(**at) < WINDOW).count();
+                // 30 % of eight, and of those that went within the window besides.
+                assert!(recent <= (8 + recent) * 30 / 100 + 1, "{recent} went");
+            }
         }
     }
 }
