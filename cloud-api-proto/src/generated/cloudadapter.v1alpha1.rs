@@ -103,7 +103,8 @@ pub struct Scope {
     /// The project, subscription or resource group inside it.
     #[prost(string, tag = "2")]
     pub project: ::prost::alloc::string::String,
-    /// The region.
+    /// The region. Provider IDs may name it or leave it out: `<provider>://<region>/<id>` and `<provider>:///<id>` are the same instance, and
+    /// callers compare them so. Requests may have either form, if the adapter takes both.
     #[prost(string, tag = "3")]
     pub region: ::prost::alloc::string::String,
     /// The API endpoint that was asked. No credentials in it.

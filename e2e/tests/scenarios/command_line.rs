@@ -245,7 +245,8 @@ fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
             assert!(found, "{program}: {flag} is not under {group}: {said}");
         }
         let of_pages = |flag: &&str| {
-            ["--http-address", "--status-pages", "--secure-port", "--bind-address", "--cert-dir"].contains(flag)
+            ["--http-address", "--status-pages", "--secure-port", "--bind-address", "--cert-dir"]
+                .contains(flag)
                 || flag.starts_with("--tls-")
         };
         let pages = flags_under("Pages", &said);
