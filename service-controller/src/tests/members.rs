@@ -7,8 +7,8 @@ use super::world::World;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 
-async fn started(nodes: &[&str]) -> World {
-    let world = World::new().members(5);
+async fn started(nodes: &[&str], most: usize) -> World {
+    let world = World::new().members(most);
     for node in nodes {
         world.node(node);
     }
@@ -24,7 +24,7 @@ fn add_port(service: &mut Service) {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_with_too_many_members_is_refused_before_anything_is_called() {
-    let world = started(&NODES).await;
+    let world = started(&NODES, 5).await;
     world.service(service("web").port(80).port(81));
     let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes are 6 members, more \
                 than 5 (--max-members-per-service): use fewer ports, or fewer nodes by node-selector";
@@ -37,7 +37,7 @@ async fn a_service_with_too_many_members_is_refused_before_anything_is_called() 
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_come_cut_no_service_off_and_further_ports_are_refused() {
-    let world = started(&NODES[..2]).await;
+    let world = started(&NODES[..2], 5).await;
     world.service(service("web").port(80).port(81));
     world.eventually_ingress_of("web").await;
 
@@ -59,8 +59,8 @@ async fn nodes_that_come_cut_no_service_off_and_further_ports_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_a_load_balancer_goes_on_as_it_is_shown() {
-    let world = started(&NODES[..2]).await;
-    world.service(service("web").port(80).port(81));
+    let world = started(&NODES[..2], 2).await;
+    world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     world.node("c");
     world.eventually("the new node is behind it", |world| world.backends() == NODES).await;

@@ -7,7 +7,7 @@ use super::{
         annotations::{keys::PREFIX, settings::Defaults},
         cloud::State,
         features::{Features, name},
-        service::{Port, Transport},
+        service::{Kind, Port, Transport},
         wanted::Judged,
     },
     *,
@@ -19,6 +19,7 @@ fn service(ports: &[u16], selector: Option<&str>) -> Service {
     let selector = selector.map(|value| (format!("{PREFIX}node-selector"), value.to_owned()));
     let port = |&port: &u16| Port::plain(Transport::Tcp, port, 30_000 + port);
     Service {
+        kind: Kind::LoadBalancer,
         ports: ports.iter().map(port).collect(),
         annotations: selector.into_iter().collect(),
         ..Service::default()
