@@ -1,6 +1,8 @@
 //! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
 //! half upgraded. Nothing is lost, nothing is removed, and nobody is asked again and again.
 
+use std::collections::BTreeSet;
+
 use cloud_api_proto::v1alpha1::GetInfoResponse;
 use controller_core::testing::{Fault, Verb};
 
@@ -345,7 +347,12 @@ async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for_and_the_no
         assert_eq!(world.routes().len(), 2, "{name}");
         let told: Vec<String> =
             world.kube.events().into_iter().filter(|event| event.contains("WaitsForCloud n2: ")).collect();
-        assert_eq!((told.len(), world.condition("n2").as_str()), (1, ""), "{name}: {told:?}");
+        let texts: BTreeSet<&String> = told.iter().collect();
+        assert!(
+            (1..=3).contains(&told.len()) && texts.len() == told.len(),
+            "{name}: each trouble once: {told:?}"
+        );
+        assert_eq!(world.condition("n2"), "", "{name}");
         assert!(world.cloud.calls("ApplyRoutes") < 200, "{name}: {}", world.cloud.calls("ApplyRoutes"));
 
         world.cloud.hang(false);
