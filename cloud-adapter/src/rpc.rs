@@ -20,6 +20,7 @@ use crate::{
     clock::Clock,
     context::{self, Context},
     driver::{Item, VendorError},
+    grants::Grants,
     metrics::Metrics,
     replica::{Replica, STANDBY},
     security::Access,
@@ -50,6 +51,8 @@ pub(crate) struct Rpc {
     pub(crate) health: watch::Receiver<Option<VendorError>>,
     /// The cluster that was asked for last. Empty: none was yet.
     pub(crate) cluster: Arc<Mutex<String>>,
+    /// What the operator lets namespaces reach.
+    pub(crate) grants: Arc<Grants>,
 }
 
 impl Rpc {
@@ -212,6 +215,7 @@ impl Rpc {
             draining: CancellationToken::new(),
             health: watch::Sender::new(health).subscribe(),
             cluster: Arc::default(),
+            grants: Arc::default(),
         }
     }
 }

@@ -50,7 +50,6 @@ pub struct Adapter<D: Driver> {
     security: Security,
     http: (Listener, Readers),
     driver: Arc<D>,
-    grants: Arc<Grants>,
     snapshots: Snapshots<D>,
     finder: Arc<instances::Finder<D>>,
     rpc: Rpc,
@@ -94,6 +93,7 @@ impl<D: Driver> Adapter<D> {
             draining: CancellationToken::new(),
             health: health.subscribe(),
             cluster: Arc::default(),
+            grants: Arc::new(Grants::from(options.grant.clone())),
         };
         let horizon = driver.describe().consistency_horizon;
         let snapshots = Snapshots::new(&config.current().borrow().cache, horizon, &metrics);
@@ -104,21 +104,7 @@ impl<D: Driver> Adapter<D> {
             ReplicaMode::ActiveStandby => Some(Election::prepare(options, &rpc.instance_id, wall).await?),
         };
         let http = (http, options.security.status_pages);
-        let grants = Arc::new(Grants::from(options.grant.clone()));
-        Ok(Self {
-            grpc,
-            security,
-            http,
-            driver,
-            grants,
-            snapshots,
-            finder,
-            rpc,
-            config,
-            writes,
-            health,
-            election,
-        })
+        Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election })
     }
 
     /// The address of the contract.
@@ -160,20 +146,8 @@ impl<D: Driver> Adapter<D> {
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
         let (page, history) = self.page(converger);
-        let Self {
-            grpc,
-            security,
-            http,
-            driver,
-            snapshots,
-            finder,
-            rpc,
-            config,
-            writes,
-            health,
-            election,
-            ..
-        } = self;
+        let Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election } =
+            self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
@@ -225,8 +199,7 @@ impl<D: Driver> Adapter<D> {
 
     fn converger(&self) -> load_balancers::Converger<D> {
         let snapshot = Arc::clone(&self.snapshots.load_balancers);
-        let parts = (Arc::clone(&self.driver), Arc::clone(&self.grants));
-        load_balancers::Converger::new(parts, snapshot, &self.rpc, self.writes.clone())
+        load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
     }
 
     /// The status page, and what keeps its history.

@@ -204,12 +204,12 @@ impl Process {
         let all = Pages::new(open, status, self.readers);
         if let Some(listener) = self.listener {
             let (all, last) = (all.clone(), last.clone());
-            let serve = || async { Ok(pages::serve(listener, all, last).await?) };
+            let serve = || pages::serve(listener, all, last);
             background.spawn("pages", apart::run("pages", serve));
         }
         if let Some((listener, tls)) = self.secure {
             let last = last.clone();
-            let serve = || async { Ok(pages::serve_tls(listener, tls, all, last).await?) };
+            let serve = || pages::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", apart::run("pages over TLS", serve));
         }
         // What is alone at work gives its Lease back last of all: not all that it does is in a turn.

@@ -136,14 +136,14 @@ pub(crate) enum Progress<T> {
 
 impl<D: Driver> Converger<D> {
     pub(crate) fn new(
-        (driver, grants): (Arc<D>, Arc<Grants>),
+        driver: Arc<D>,
         snapshot: Arc<Snapshot<Record<D>>>,
         rpc: &Rpc,
         tracker: TaskTracker,
     ) -> Self {
         Self {
             driver,
-            grants,
+            grants: Arc::clone(&rpc.grants),
             snapshot,
             vendor: Arc::clone(&rpc.vendor),
             fences: Fences::default(),

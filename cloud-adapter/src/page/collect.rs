@@ -243,8 +243,7 @@ mod tests {
         let cache = CacheSettings::default();
         let snapshots = Snapshots::new(&cache, Duration::ZERO, &rpc.metrics);
         let balancers = Arc::clone(&snapshots.load_balancers);
-        let converger =
-            Converger::new((Arc::clone(&driver), Arc::default()), balancers, &rpc, TaskTracker::new());
+        let converger = Converger::new(Arc::clone(&driver), balancers, &rpc, TaskTracker::new());
         let limits = limits(0.1, 1);
         let config = Config { limits, cache, share: 1.0, assumed: Vec::new(), revision: "7".to_owned() };
         let config = watch::Sender::new(Arc::new(config)).subscribe();

@@ -16,6 +16,7 @@ const PREFIX: &str = "lb.cloudadapter.dev";
 const BY_HAND: &str = "made-by-hand";
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     let values = json!({ "adapter": {
         "grants": ["trusted:adopt=*"],

@@ -24,7 +24,7 @@ fn converger(vendor: &Arc<Vendor>) -> Arc<Converger<WriteOnly>> {
     rpc.replica.lead(1);
     let settings = CollectionSettings::aged(Duration::from_secs(60));
     let snapshot = Arc::new(Snapshot::new(settings, Duration::ZERO, rpc.metrics.clone()));
-    Arc::new(Converger::new((Arc::new(WriteOnly), Arc::default()), snapshot, &rpc, TaskTracker::new()))
+    Arc::new(Converger::new(Arc::new(WriteOnly), snapshot, &rpc, TaskTracker::new()))
 }
 
 fn key() -> LoadBalancerKey {

@@ -128,7 +128,7 @@ fn what_is_shared_needs_the_owners_consent() {
     };
     let mut wanted = match goal("", Recreate::Never) {
         Goal::Present(desired, _) => (*desired).clone(),
-        Goal::Absent { .. } => unreachable!("it is wanted"),
+        Goal::Absent { .. } => panic!("it is wanted"),
     };
     wanted.owner.namespace = "shop".to_owned();
     wanted.spec.load_balancer_id = "1".to_owned();
