@@ -17,6 +17,9 @@ use crate::{
     fence::check_tag,
 };
 
+/// The kind of vendor ID that tells what one of several has on a load balancer. Source: load_balancer_service.proto, `VendorIds`.
+const SHARED: &str = "loadbalancer/shared";
+
 type Shared<D> = Arc<LoadBalancerRecord<D>>;
 
 /// What a listing shows for one key.
@@ -210,7 +213,8 @@ impl Barred {
 
 /// Whether it is the load balancer of this ID itself, and not what one of several has on it.
 fn is_itself<D>(record: &LoadBalancerRecord<D>, id: &str) -> bool {
-    record.summary.vendor_id == id && record.summary.state() != LoadBalancerState::Absent
+    let shared = record.summary.vendor_ids.as_ref().is_some_and(|ids| ids.ids.contains_key(SHARED));
+    record.summary.vendor_id == id && !shared && record.summary.state() != LoadBalancerState::Absent
 }
 
 /// Whether tags leave it to this key: there are none, or what is left of them agrees.

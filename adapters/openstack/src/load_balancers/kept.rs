@@ -27,10 +27,11 @@ impl Kept {
         kept
     }
 
-    /// Whether the namespace of an owner has as many as it may have, without those of this key.
+    /// Whether the namespace of an owner has as many as it may have. A key that keeps one already goes on, also where there are more by
+    /// now than the bound: its address would be deleted with its Service.
     pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
         let namespace = (key.cluster_id.clone(), owner.namespace.clone());
-        let others = self.0.get(&namespace).into_iter().flatten().filter(|other| *other != key);
-        others.count() >= usize::try_from(most).unwrap_or(usize::MAX)
+        let all = self.0.get(&namespace).map(Vec::as_slice).unwrap_or_default();
+        all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(key)
     }
 }

@@ -329,7 +329,19 @@ fn a_namespace_keeps_as_many_addresses_as_it_may() {
     assert_eq!(addresses(&second).len(), 1);
     bench.gone(&of_another(keeps.clone(), "shop"));
     assert_eq!(bench.cloud.floating_ips.len(), 1, "the first one alone is kept");
-    bench.settled(&of_another(keeps, "mail"));
+    bench.settled(&of_another(keeps.clone(), "mail"));
+
+    // Where there are more than the bound already, each stays kept.
+    let mut bench = Bench::new();
+    let second = of_another(keeps.clone(), "shop");
+    bench.settled(&keeps);
+    bench.settled(&second);
+    bench.options.kept_addresses_per_namespace = Some(1);
+    for one in [&keeps, &second] {
+        assert_eq!(bench.plan(one), Ok(vec![]), "nothing is taken back");
+        bench.gone(one);
+    }
+    assert_eq!(bench.cloud.floating_ips.len(), 2);
 }
 
 fn kept(spec: &mut LoadBalancerSpec) {
