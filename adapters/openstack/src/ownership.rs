@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::{
-    description::{Claim, Description},
+    description::{Claim, Description, short_namespace},
     go::{GoNames, is_balancer as is_of_go},
     security_groups::{balancer_of, cluster_of, group_description, group_name, owner_of, rule_description},
     sharers::{

@@ -201,7 +201,7 @@ impl<A: Driver> Wish<'_, A> {
     fn next(&self, candidates: &Candidates<A::Detail>, fresh: bool) -> Decision<A> {
         let Terms { recreate, adoption, known } = self.terms;
         if let Some(record) = &candidates.shareable {
-            self.check_consent(record)?;
+            self.check_consent(record, !candidates.owned.is_empty())?;
         }
         if let Some((first, extra)) = candidates.owned.split_first() {
             let next = self.converge(first, *recreate)?;
@@ -241,8 +241,12 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Refuses to share what its owner does not share with this namespace.
-    fn check_consent(&self, record: &LoadBalancerRecord<A::Detail>) -> Result<(), AdapterError> {
+    /// Refuses to share what its owner does not share with this namespace. `shares`: it does already, and had consent for that.
+    fn check_consent(
+        &self,
+        record: &LoadBalancerRecord<A::Detail>,
+        shares: bool,
+    ) -> Result<(), AdapterError> {
         let LoadBalancer { vendor_id, key, owner, .. } = &record.summary;
         let (namespace, cluster_id) = (&self.desired.owner.namespace, &self.desired.key.cluster_id);
         let cluster = key.as_ref().map(|key| &key.cluster_id);
@@ -255,7 +259,8 @@ impl<A: Driver> Wish<'_, A> {
             (None, _) => {
                 let heritage = self.driver.heritage(&self.desired.heir())(record);
                 let made_for_it = matches!(heritage, Heritage::Sole | Heritage::Shared(_));
-                made_for_it || record.shared_with.include(namespace)
+                // Its owner may have released it.
+                shares || made_for_it || record.shared_with.include(namespace)
             }
         };
         if consents || self.grants.may_share(namespace, vendor_id) {

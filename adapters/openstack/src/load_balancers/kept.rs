@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 
 use super::answers::FloatingIp;
-use crate::ownership::Description;
+use crate::ownership::{Description, short_namespace};
 
 /// How many a namespace may have, where nobody says.
 pub(crate) const MOST: u32 = 10;
@@ -30,8 +30,8 @@ impl Kept {
     /// Whether the namespace of an owner has as many as it may have. A key that keeps one already goes on, also where there are more by
     /// now than the bound: its address would be deleted with its Service.
     pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
-        let namespace = (key.cluster_id.clone(), owner.namespace.clone());
-        let all = self.0.get(&namespace).map(Vec::as_slice).unwrap_or_default();
-        all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(key)
+        let of = |namespace: String| self.0.get(&(key.cluster_id.clone(), namespace)).into_iter().flatten();
+        let all: Vec<_> = of(owner.namespace.clone()).chain(of(short_namespace(&owner.namespace))).collect();
+        all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(&key)
     }
 }

@@ -8,6 +8,8 @@ use cloud_api_proto::{
     v1alpha1::{LoadBalancerKey, Owner},
 };
 
+use super::digest;
+
 /// Characters of a description. Source: Neutron API reference.
 const DESCRIPTION_MAX: usize = 255;
 /// How the Go cloud controller manager describes its floating IPs.
@@ -19,6 +21,8 @@ const SERVICE: &str = "service";
 const KEEP: &str = "keep";
 const POOL: &str = "pool";
 const ASKED: &str = "asked";
+/// Digits of a digest that stands for a name.
+const SHORT: usize = 8;
 
 /// What a floating IP's description says, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +68,11 @@ impl Claim {
         };
         match Description::read(text) {
             Some(there) if there.key() == *key => Ok(there),
-            Some(there) if there.keep && there.cluster_id == key.cluster_id && there.service == service => {
+            Some(there)
+                if there.keep
+                    && there.cluster_id == key.cluster_id
+                    && is_service(&there.service, &service) =>
+            {
                 Ok(Description { keep: true, pool: there.pool, asked: Some(String::new()), ..claimed })
             }
             Some(there) if there.cluster_id == key.cluster_id => {
@@ -104,13 +112,14 @@ impl Description {
         }
     }
 
-    /// The description. If it is too long, what it said before is cut, then the pool is left out, then the Service.
+    /// The description. If it is too long, what it said before is cut, then the pool is left out, and then short digests stand for the
+    /// names of the Service, which tell namespaces and Services apart as well.
     ///
     /// # Errors
     /// [`Fault::Invalid`] if the key alone is too long.
     pub(crate) fn write(&self) -> Result<String, VendorError> {
         let key = |word: &str| format!("{DOMAIN}/{word}");
-        let before = self.asked.clone();
+        let (before, short) = (self.asked.clone(), short_service(&self.service));
         let mut words = BTreeMap::from([
             (key(CLUSTER_ID), self.cluster_id.as_str()),
             (key(OWNER_UID), &self.owner_uid),
@@ -127,6 +136,9 @@ impl Description {
         };
         for too_long in ["", POOL, SERVICE] {
             words.remove(&key(too_long));
+            if too_long == SERVICE {
+                words.insert(key(SERVICE), &short);
+            }
             let mut before = before.clone();
             loop {
                 let mut words = words.clone();
@@ -201,6 +213,22 @@ impl Description {
     }
 }
 
+/// A short name of a namespace.
+pub(crate) fn short_namespace(namespace: &str) -> String {
+    format!("#{}", digest(&[namespace]).chars().take(SHORT).collect::<String>())
+}
+
+/// A short name of `namespace/name`.
+fn short_service(service: &str) -> String {
+    let namespace = service.split_once('/').map(|(namespace, _)| namespace).unwrap_or_default();
+    format!("{}/{}", short_namespace(namespace), digest(&[service]).chars().take(SHORT).collect::<String>())
+}
+
+/// Whether a record is of this Service.
+fn is_service(recorded: &str, service: &str) -> bool {
+    recorded == service || recorded == short_service(service)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +296,25 @@ mod tests {
         }
     }
 
+    /// With IDs as long as they are, and names as long as they may be.
+    #[test]
+    fn a_kept_address_returns_to_a_service_with_a_long_name_again_and_again() {
+        let (namespace, name) = ("n".repeat(63), "s".repeat(63));
+        let of = |uid: char, namespace: &str| {
+            let mut claim = claim(&uid.to_string().repeat(36), namespace, &name);
+            claim.heir.key.cluster_id = "c".repeat(36);
+            claim
+        };
+        let made = of('a', &namespace).of_one_that_says("").expect("free");
+        let mut text = Description { keep: true, asked: None, ..made }.write().expect("short names");
+        for uid in ['b', 'd', 'e'] {
+            assert!(of(uid, &"m".repeat(63)).of_one_that_says(&text).is_err(), "another namespace");
+            let kept = of(uid, &namespace).of_one_that_says(&text).expect("it is kept for it");
+            text = kept.write().expect("short names");
+            assert!(Description::read(&text).is_some_and(|read| read.keep), "{text}");
+        }
+    }
+
     #[test]
     fn what_it_said_before_is_said_again() {
         let claimed = claim("u-1", "shop", "web").of_one_that_says("a person's \"own\"").expect("free");
@@ -283,7 +330,8 @@ mod tests {
     fn peoples_part_makes_room_for_the_key() {
         let long = description("u-1", &"x".repeat(250), false);
         let written = long.write().expect("without it");
-        assert_eq!(Description::read(&written), Some(description("u-1", "", false)));
+        let short = short_service(&"x".repeat(250));
+        assert_eq!(Description::read(&written), Some(description("u-1", &short, false)));
         assert_eq!(
             description(&"u".repeat(250), "", false).write().expect_err("too long").fault,
             Fault::Invalid

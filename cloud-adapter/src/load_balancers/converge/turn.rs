@@ -302,7 +302,10 @@ impl<D: Driver> Converger<D> {
                     Some(Value::Ip(there)) => there.parse().ok() == asked,
                     Some(Value::Hostname(_)) | None => false,
                 });
-                has.then(|| former.summary.owner.clone().unwrap_or_default())
+                let owner = former.summary.owner.clone().unwrap_or_default();
+                // The Service was created again meanwhile.
+                let same = owner.namespace == desired.owner.namespace && owner.name == desired.owner.name;
+                (has && !same).then_some(owner)
             });
             if let Some(Owner { kind, namespace, name, .. }) = owner {
                 let text =
