@@ -113,8 +113,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Lets one that the project has lead to a load balancer, and writes down whose it is. A look for its ID comes first; whoever is faster
-    /// from then on keeps it, where Neutron counts revisions.
+    /// Lets one that the project has lead to a load balancer, and records its owner. A read of its ID comes first; of two callers the
+    /// first keeps it, where Neutron counts revisions.
     ///
     /// # Errors
     /// [`Fault::Invalid`] if it is in use, or its description says that it is another's.

@@ -158,7 +158,7 @@ impl Needs {
         if !passes_clients_on {
             needs.from.clone_from(&needs.probed_from);
         } else if needs.probes.is_empty() {
-            // Nobody need know the subnets.
+            // Without probes the addresses of the subnets are not needed.
             needs.probed_from.clear();
         }
         needs

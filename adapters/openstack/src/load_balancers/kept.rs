@@ -8,7 +8,7 @@ use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 use super::answers::FloatingIp;
 use crate::ownership::{Description, short_namespace};
 
-/// How many a namespace may have, where nobody says.
+/// Maximum for a namespace, where the operator sets none.
 pub(crate) const MOST: u32 = 10;
 
 /// What the last sweep found.

@@ -36,7 +36,7 @@ const STEPS: usize = 50_000;
 /// Writes after which a victim has what it asks for.
 const SETTLED: usize = 80;
 
-/// A person's floating IP, which is reserved for the victims, and another one, which is reserved for nobody here.
+/// A person's floating IP, which is reserved for the victims, and another one, which is reserved for another namespace.
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
 
@@ -185,7 +185,7 @@ impl World {
         Rc::clone(listed.get_or_insert_with(|| self.bench.records().into_iter().map(Arc::new).collect()))
     }
 
-    /// Something changes at the cloud.
+    /// The bench, of which something is changed.
     fn change(&mut self) -> &mut Bench {
         self.listed.take();
         &mut self.bench
