@@ -292,14 +292,15 @@ impl Users {
 
     /// No node was initialised twice, no load balancer made by two, and nobody was told of trouble.
     async fn nothing_twice(&self, bed: &mut Bed) {
-        for (kind, names, reason) in
-            [("Node", &self.nodes, "Synced"), ("Service", &self.services, "EnsuredLoadBalancer")]
-        {
+        // A replica that looks at a Service for the first time while nodes come cannot know that nothing else did: it may say it once more.
+        let kinds =
+            [("Node", &self.nodes, "Synced", 1), ("Service", &self.services, "EnsuredLoadBalancer", 2)];
+        for (kind, names, reason, most) in kinds {
             for name in names {
                 bed.told(kind, name, reason).await.unwrap();
                 let events = bed.events(kind, name).await.unwrap();
                 let n = events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count();
-                assert_eq!(n, 1, "{reason} on {name}");
+                assert!((1..=most).contains(&n), "{reason} on {name}: {n} times");
             }
         }
         let cloud = bed.cluster.cloud.state().await.unwrap();
