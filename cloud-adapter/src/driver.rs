@@ -14,7 +14,7 @@ mod name;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{fmt, future::Future, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fmt, future::Future, path::PathBuf, time::Duration};
 
 use cloud_api_proto::v1alpha1::{
     Capability, Fence, Instance, Limits, LoadBalancerKey, Parameter, PlannedStep, Priority, Route, Scope,
@@ -151,6 +151,13 @@ pub trait Driver:
     fn is_used_by_others(&self, observed: &LoadBalancerRecord<Self::Detail>) -> bool {
         let _own = observed;
         false
+    }
+
+    /// The vendor's names of what a load balancer uses for its key already: subnets, networks, pools of addresses, certificates. Of these it
+    /// may ask for any without a grant. Pure. As it is: the driver cannot tell.
+    fn uses(&self, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
+        let _own = observed;
+        BTreeSet::new()
     }
 
     /// Reads one load balancer by the vendor's ID, with all that a listing shows of it. As it is: the vendor has no such read, and the

@@ -27,8 +27,14 @@ enum Kind {
     Share(String),
     /// May set this vendor parameter, which reaches beyond the Service.
     Parameter(String),
-    /// May ask for addresses of this range. Nobody else may.
+    /// May name this subnet.
+    Subnet(String),
+    /// May end TLS with the certificate of this reference.
+    Certificate(String),
+    /// May ask for addresses of this range. Other namespaces may not.
     Addresses(IpNet),
+    /// May ask for addresses of this pool.
+    Pool(String),
 }
 
 impl FromStr for Grant {
@@ -57,10 +63,13 @@ impl FromStr for Grant {
             "adopt-and-delete" => Kind::AdoptAndDelete(word),
             "share" => Kind::Share(word),
             "parameter" => Kind::Parameter(word),
+            "subnet" => Kind::Subnet(word),
+            "certificate" => Kind::Certificate(word),
             "addresses" => Kind::Addresses(range(value)?),
+            "pool" => Kind::Pool(word),
             other => {
                 return Err(format!(
-                    "unknown kind {other:?}: expected adopt, adopt-and-delete, share, parameter or addresses"
+                    "unknown kind {other:?}: expected adopt, adopt-and-delete, share, parameter, subnet, certificate, addresses or pool"
                 ));
             }
         };
@@ -119,6 +128,24 @@ impl Grants {
         self.any(namespace, |kind| matches!(kind, Kind::Parameter(granted) if is(granted, parameter)))
     }
 
+    /// Whether Services of the namespace may name this subnet.
+    #[must_use]
+    pub fn may_use_subnet(&self, namespace: &str, subnet: &str) -> bool {
+        self.any(namespace, |kind| matches!(kind, Kind::Subnet(granted) if is(granted, subnet)))
+    }
+
+    /// Whether Services of the namespace may end TLS with the certificate of this reference.
+    #[must_use]
+    pub fn may_use_certificate(&self, namespace: &str, reference: &str) -> bool {
+        self.any(namespace, |kind| matches!(kind, Kind::Certificate(granted) if is(granted, reference)))
+    }
+
+    /// Whether Services of the namespace may ask for addresses of this pool.
+    #[must_use]
+    pub fn may_use_pool(&self, namespace: &str, pool: &str) -> bool {
+        self.any(namespace, |kind| matches!(kind, Kind::Pool(granted) if is(granted, pool)))
+    }
+
     /// The range that holds the address and is reserved for other namespaces alone.
     #[must_use]
     pub fn reserved_for_others(&self, namespace: &str, address: IpAddr) -> Option<IpNet> {
@@ -127,7 +154,7 @@ impl Grants {
         let mut holding = self.0.iter().filter(holds).peekable();
         let first = match holding.peek()?.kind {
             Kind::Addresses(range) => range,
-            Kind::Adopt(_) | Kind::AdoptAndDelete(_) | Kind::Share(_) | Kind::Parameter(_) => return None,
+            _ => return None,
         };
         (!holding.any(|grant| is(&grant.namespace, namespace))).then_some(first)
     }
@@ -150,6 +177,8 @@ mod tests {
         let none = Grants::default();
         assert!(!none.may_adopt("shop", "lb-1") && !none.may_delete_adopted("shop", "lb-1"));
         assert!(!none.may_share("shop", "lb-1") && !none.may_set("shop", "member-subnet-id"));
+        assert!(!none.may_use_subnet("shop", "s-1") && !none.may_use_certificate("shop", "cert-1"));
+        assert!(!none.may_use_pool("shop", "dmz"));
         assert_eq!(none.reserved_for_others("shop", [192, 0, 2, 1].into()), None);
     }
 

@@ -3,6 +3,7 @@
 mod answer;
 mod backend_sets;
 mod candidates;
+mod consent;
 mod converge;
 mod decide;
 mod memory;

@@ -19,7 +19,7 @@ use cloud_adapter::{
     vendor::{Family, Operation, Session, VendorResponse},
 };
 use http::{HeaderValue, Method, header};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _};
 
 pub(crate) use self::paging::Page;
 use crate::{
@@ -166,6 +166,18 @@ impl Client {
             }
             answer => answer,
         }
+    }
+}
+
+/// A body of one field, which is written as it stands: the largest load balancer has 20,000 members, and a copy of it as a JSON value would
+/// take several times the memory of the text.
+pub(crate) struct Body<'a, T: ?Sized>(pub(crate) &'static str, pub(crate) &'a T);
+
+impl<T: Serialize + ?Sized> Serialize for Body<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(self.0, self.1)?;
+        map.end()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The driver: what the runtime asks, handed to the rooms that know.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cloud_adapter::{
     driver::{
@@ -23,7 +23,7 @@ use crate::{
     },
     instances::{Networking, Place},
     load_balancers::{
-        self, Detail, LoadBalancers,
+        self, Detail, LoadBalancers, kept,
         requests::{CreateLoadBalancer, Neighbour, NewMember},
         settings::{LoadBalancerOptions, Site},
     },
@@ -99,11 +99,11 @@ impl OpenStackDriver {
         session: &Session,
         new: &CreateLoadBalancer,
     ) -> Result<(), VendorError> {
-        let mut new = new.clone();
-        if let Some(node) = new.beside.take() {
-            new.vip_subnet_id = Some(self.subnet_beside(session, &node).await?);
-        }
-        self.client.create_load_balancer(session, &new).await
+        let subnet = match &new.beside {
+            Some(node) => Some(self.subnet_beside(session, node).await?),
+            None => None,
+        };
+        self.client.create_load_balancer(session, (new, subnet.as_deref())).await
     }
 
     async fn subnet_beside(&self, session: &Session, node: &Neighbour) -> Result<String, VendorError> {
@@ -302,6 +302,10 @@ impl Driver for OpenStackDriver {
         })
     }
 
+    fn uses(&self, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
+        load_balancers::uses(observed)
+    }
+
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {
         plan::plan_routes(changes)
     }
@@ -309,8 +313,17 @@ impl Driver for OpenStackDriver {
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         // A listing under way may have read what is before, and one that begins meanwhile either.
         self.balancers.parts.forget();
+        let kept = kept::written_by(step);
+        if let Some(record) = kept.as_ref().filter(|record| !self.balancers.begins_to_keep(record)) {
+            let text =
+                format!("namespace {} keeps as many addresses as it may by now", record.owner().namespace);
+            return Err(VendorError::new(Fault::Busy, text));
+        }
         let done = self.carry_out(session, step).await;
         self.balancers.parts.forget();
+        if let Some(record) = kept {
+            self.balancers.kept.done(&record, self.balancers.parts.writes());
+        }
         done
     }
 }

@@ -33,7 +33,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use self::{
     answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
     guards::{Guards, KnownGuards, Needs},
-    kept::Kept,
+    kept::{Kept, KnownKept},
     known_members::KnownMembers,
     known_parts::KnownParts,
     requests::Neighbour,
@@ -43,7 +43,7 @@ use self::{
 use crate::{
     OpenStackDriver,
     client::{self, octavia::Listed, security_groups::GuardedPorts},
-    ownership::{self, User},
+    ownership::{self, Description, User},
     plan,
     step::Transport,
 };
@@ -71,6 +71,25 @@ pub(crate) struct PoolTree {
     pub(crate) members: Option<Arc<[Member]>>,
 }
 
+/// Octavia's and Neutron's names of what a load balancer uses for its key: networks, subnets, pools of addresses, certificates.
+pub(crate) fn uses(observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
+    let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
+    let Some(balancer) = balancer else { return BTreeSet::new() };
+    let key = observed.summary.key.clone().unwrap_or_default();
+    let is_own = |name: &str, tags: &[String]| ownership::is_part_of(&key, &balancer.name, (name, tags));
+    let listeners = listeners.iter().filter(|one| is_own(&one.name, &one.tags));
+    let certificates =
+        listeners.flat_map(|one| one.default_tls_container_ref.iter().chain(&one.sni_container_refs));
+    let pools = pools.iter().filter(|tree| is_own(&tree.pool.name, &tree.pool.tags));
+    let members = pools.filter_map(|tree| tree.members.as_ref()).flat_map(|all| all.iter());
+    let here = floating_ips.iter().filter(|ip| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id);
+    let made_from = here.clone().filter_map(|ip| Description::read(&ip.description)).map(|ours| ours.pool);
+    let networks = here.map(|ip| &ip.floating_network_id).chain(&balancer.vip_network_id);
+    let vips = balancer.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_ref());
+    let subnets = vips.chain(&balancer.vip_subnet_id).chain(members.filter_map(|one| one.subnet_id.as_ref()));
+    networks.chain(subnets).chain(certificates).cloned().chain(made_from).collect()
+}
+
 /// What is configured and known of the cloud's load balancers.
 #[derive(Debug)]
 pub(crate) struct LoadBalancers {
@@ -80,8 +99,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) parts: KnownParts,
     pub(crate) guards: KnownGuards,
     pub(crate) turns: Turns,
-    /// What the last sweep found of addresses that stay when their Services go.
-    kept: Mutex<Arc<Kept>>,
+    pub(crate) kept: KnownKept,
     /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
@@ -103,7 +121,7 @@ impl LoadBalancers {
             parts: KnownParts::default(),
             guards: KnownGuards::default(),
             turns: Turns::default(),
-            kept: Mutex::default(),
+            kept: KnownKept::default(),
             beside: Mutex::default(),
         }
     }
@@ -119,12 +137,16 @@ impl LoadBalancers {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
+    /// Counts an address that a Service begins to keep. `false`: its namespace has as many as it may have.
+    pub(crate) fn begins_to_keep(&self, record: &Description) -> bool {
+        self.kept.begin(record, self.options.most_kept())
+    }
+
     /// What plans go by. A listing comes before every plan, and brings the version.
     pub(crate) fn site(&self) -> Site<'_> {
         let newest = Version { major: u32::MAX, minor: 0 };
         let version = self.version.get().copied().unwrap_or(newest);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Site { options: &self.options, version, guards: None, kept }
+        Site { options: &self.options, version, guards: None, kept: self.kept.all() }
     }
 }
 
@@ -440,7 +462,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
                 parts.learn(&sweep);
                 self.balancers.turns.forget_unused();
                 let kept = Kept::of(sweep.floating_ips.iter().flat_map(|page| page.iter()));
-                *self.balancers.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept.into();
+                self.balancers.kept.learn(kept, sweep.writes);
                 if let Some(guards) = sweep.guards(&self.balancers) {
                     let unknown = sweep.unknown_subnets(&self.balancers, &guards);
                     self.learn_subnets(session, &unknown).await?;

@@ -16,12 +16,14 @@ pub(crate) use self::{
     go::{GoNames, is_balancer as is_of_go},
     security_groups::{balancer_of, cluster_of, group_description, group_name, owner_of, rule_description},
     sharers::{
-        Sharing, User, beside_others, check_room, is_given_up, is_left, is_used_by_others, leave, may_go,
-        other_user, sharer_fence, sharer_hash, sharer_id, sharers, stays_for_others, users, users_of_go,
+        Sharing, User, beside_others, check_room, is_closed, is_given_up, is_left, is_used_by_others, leave,
+        may_go, other_user, sharer_fence, sharer_hash, sharer_id, sharers, stays_for_others, users,
+        users_of_go,
     },
     tags::{
-        Expectation, Tags, adoptable_by, adopted, applied_hash, expects_floating_ip, fence, is_adopted,
-        is_part_of, is_part_of_go, missing, owner, part_tag, released, shared_with, signed, wanted,
+        Expectation, Tags, adoptable_by, adopted, adopting, applied_hash, expects_floating_ip, fence,
+        is_adopted, is_part_of, is_part_of_go, missing, owner, part_tag, released, shared_with, signed,
+        wanted,
     },
 };
 

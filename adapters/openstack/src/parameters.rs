@@ -23,8 +23,8 @@ enum Change {
     Anew,
 }
 
-/// Those that reach into networks which may be of others: the address would be there, or the nodes be opened to it.
-const NEED_A_GRANT: [&str; 2] = [NETWORK, MEMBER_SUBNET];
+/// Those that reach into networks which may be of others: the address would be there, or of there, or the nodes be opened to it.
+const NEED_A_GRANT: [&str; 3] = [NETWORK, MEMBER_SUBNET, FLOATING_SUBNET];
 
 /// All of them: key, type, default, when a change counts, what it is.
 const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [

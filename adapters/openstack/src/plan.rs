@@ -22,7 +22,7 @@ pub(crate) use self::floating_ips::ipv4;
 use self::{
     node_access::NodeAccess,
     pools::{create_pool, pool_changes},
-    shared::Role,
+    shared::{Role, Unmarked},
     wanted::{Wanted, WantedPort},
 };
 use crate::{
@@ -66,21 +66,26 @@ pub(crate) fn plan(
         Role::Owner => {
             let mut wanted = Wanted::read(desired, site)?;
             let fixed = wanted.vip.fixed((&desired.spec, &wanted.parameters), balancer)?;
-            let taken = shared::leave_taken_ports(desired, Role::Owner, (balancer, tree), &mut wanted.ports);
             let is_strange = ownership::owner(&balancer.tags).is_none()
                 && !GoNames::of(&desired.heir()).made(&balancer.name)
                 && !ownership::names_of(&desired.key)(&balancer.name);
-            if is_strange || ownership::is_adopted(&balancer.tags) {
-                wanted.tags.insert(ownership::adopted());
-            }
+            let unmarked = if is_strange || ownership::is_adopted(&balancer.tags) {
+                wanted.tags.extend(ownership::adopting(&balancer.tags));
+                Unmarked::Stay
+            } else {
+                Unmarked::TakenOver
+            };
+            let taken = shared::leave_taken_ports(desired, unmarked, (balancer, tree), &mut wanted.ports);
             Goal::new((desired, fence), &wanted, site, Some(balancer))
                 .changes((balancer, tree), fixed.or(taken).or_else(|| floating_ips::not_kept(desired, site)))
         }
         Role::Sharer => {
+            shared::check_open(balancer)?;
             ownership::check_room(&balancer.id, &balancer.name, &balancer.tags, &desired.key)?;
             let desired = &shared::narrowed(desired, (balancer, tree))?;
             let mut wanted = Wanted::shared(desired, site)?;
-            let taken = shared::leave_taken_ports(desired, Role::Sharer, (balancer, tree), &mut wanted.ports);
+            let taken =
+                shared::leave_taken_ports(desired, Unmarked::Stay, (balancer, tree), &mut wanted.ports);
             Goal::new((desired, fence), &wanted, site, Some(balancer)).share((balancer, tree), taken)
         }
     }
@@ -120,7 +125,7 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
         return steps;
     }
     let first = floating_ips::releases_of_go(observed).into_iter().chain(shared::inheritance(observed));
-    let first = first.chain(node_access::closing(observed, guards));
+    let first = first.chain(node_access::closing(observed, guards)).chain(shared::closing(observed));
     let last = floating_ips::releases(observed).into_iter().chain(shared::last_addresses(observed));
     first.chain(delete).chain(last).collect()
 }

@@ -1,6 +1,10 @@
 //! The driver: what the runtime asks, handed to the rooms that know.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use cloud_adapter::{
     driver::{
@@ -317,6 +321,15 @@ impl Driver for SimDriver {
 
     fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Step> {
         plan::plan_release(&observed.detail)
+    }
+
+    fn uses(&self, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
+        let answers::LoadBalancer { placement, listeners, .. } = &observed.detail;
+        let certificates =
+            listeners.iter().filter_map(|one| one.traffic.known()).flat_map(|traffic| &traffic.certificates);
+        let placement = placement.known().into_iter();
+        let places = placement.flat_map(|there| there.subnets.iter().chain(&there.address_pool));
+        places.chain(certificates).cloned().collect()
     }
 
     async fn look_up(

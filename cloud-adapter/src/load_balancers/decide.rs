@@ -3,18 +3,24 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, DOMAIN, Reason,
     v1alpha1::{Adoption, Fence, LoadBalancer, LoadBalancerKey, LoadBalancerState, Owner, Recreate},
 };
 
-use super::candidates::{Adopted, Candidates};
+use super::{
+    candidates::{Adopted, Candidates},
+    consent,
+};
 use crate::{
     driver::{DesiredLoadBalancer, Driver, Fault, Heir, Heritage, LoadBalancerRecord, Origin, VendorError},
     grants::Grants,
 };
+
+/// How long after a person is asked to repair a load balancer the next look comes.
+const RELEASE_AGAIN: Duration = Duration::from_mins(1);
 
 /// What a key's task works towards.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,17 +152,27 @@ pub(crate) fn decide<A: Driver>(
 }
 
 /// What removes a load balancer. One that was there before its owner is released, unless the operator allows its deletion.
+///
+/// # Errors
+/// `VENDOR_UNAVAILABLE` for one that broke and is to be released: vendors change nothing on it before it is repaired.
 fn removal<A: Driver>(
     driver: &A,
     grants: &Grants,
     namespace: &str,
     record: &LoadBalancerRecord<A::Detail>,
-) -> Vec<A::Step> {
+) -> Result<Vec<A::Step>, AdapterError> {
     if may_delete(grants, namespace, record) {
-        driver.plan_deletion(record)
-    } else {
-        driver.plan_release(record)
+        return Ok(driver.plan_deletion(record));
     }
+    if record.summary.state() == LoadBalancerState::Error {
+        let id = &record.summary.vendor_id;
+        let text = format!(
+            "load balancer {id} is in ERROR, and was there before its Service, so that it is not deleted: repair it or delete it at the \
+             cloud, then the Service lets it go"
+        );
+        return Err(AdapterError::new(Reason::VendorUnavailable, text).retry_after(RELEASE_AGAIN));
+    }
+    Ok(driver.plan_release(record))
 }
 
 fn may_delete<D>(grants: &Grants, namespace: &str, record: &LoadBalancerRecord<D>) -> bool {
@@ -166,7 +182,7 @@ fn may_delete<D>(grants: &Grants, namespace: &str, record: &LoadBalancerRecord<D
 fn absent<D, S>(
     candidates: &Candidates<D>,
     (adoption, fresh): (Adoption, bool),
-    removal: impl Fn(&LoadBalancerRecord<D>) -> Vec<S>,
+    removal: impl Fn(&LoadBalancerRecord<D>) -> Result<Vec<S>, AdapterError>,
 ) -> Result<Next<D, S>, AdapterError> {
     let mut targets = candidates.deletable();
     if adoption == Adoption::IfUnowned {
@@ -175,7 +191,11 @@ fn absent<D, S>(
     Ok(match (targets.is_empty(), fresh) {
         (true, false) => Next::Look,
         (true, true) => Next::End(End::Absent),
-        (false, _) => remove(targets.iter().flat_map(|target| removal(target)).collect()),
+        (false, _) => {
+            let steps: Vec<Vec<S>> =
+                targets.iter().map(|target| removal(target)).collect::<Result<_, AdapterError>>()?;
+            remove(steps.into_iter().flatten().collect())
+        }
     })
 }
 
@@ -204,20 +224,25 @@ impl<A: Driver> Wish<'_, A> {
             self.check_consent(record, !candidates.owned.is_empty())?;
         }
         if let Some((first, extra)) = candidates.owned.split_first() {
+            self.check_grants(Some(first))?;
             let next = self.converge(first, *recreate)?;
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
                 // Two of one key exist after trouble only. The better one stays, once it serves. One that others use is left to them.
                 (Next::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    remove(removal(self.driver, self.grants, &self.desired.owner.namespace, second))
+                    remove(removal(self.driver, self.grants, &self.desired.owner.namespace, second)?)
                 }
                 (next, _) => next,
             });
         }
         if let Some(id) = self.desired.shares() {
             return match (&candidates.shareable, fresh) {
-                (Some(record), _) => self.converge(record, Recreate::Never),
+                (Some(record), _) => {
+                    // The former cloud controller manager may have let it use this one.
+                    self.check_grants(self.was_made_for_it(record).then_some(record))?;
+                    self.converge(record, Recreate::Never)
+                }
                 (None, false) => Ok(Next::Look),
                 (None, true) => {
                     let text = format!("spec.load_balancer_id: there is no load balancer {id} to share");
@@ -228,16 +253,22 @@ impl<A: Driver> Wish<'_, A> {
         let may_adopt = |id: &str| self.grants.may_adopt(&self.desired.owner.namespace, id);
         match candidates.adopt(*adoption, known.as_deref(), (&self.desired.owner.namespace, may_adopt))? {
             // What is not ours yet is never deleted for the sake of a new one.
-            Adopted::Taken(record) => self.converge(&record, Recreate::Never),
+            Adopted::Taken(record) => {
+                self.check_grants(Some(&record))?;
+                self.converge(&record, Recreate::Never)
+            }
             Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Next::Look),
             Adopted::Missing(id) => {
                 let text = format!("known.vendor_ids: there is no load balancer {id} to adopt");
                 Err(AdapterError::new(Reason::ResourceGone, text))
             }
-            Adopted::Nothing => match self.creation(self.former)? {
-                steps if steps.is_empty() => Ok(Next::Look),
-                steps => Ok(Next::Create(steps)),
-            },
+            Adopted::Nothing => {
+                self.check_grants(self.former)?;
+                match self.creation(self.former)? {
+                    steps if steps.is_empty() => Ok(Next::Look),
+                    steps => Ok(Next::Create(steps)),
+                }
+            }
         }
     }
 
@@ -252,16 +283,14 @@ impl<A: Driver> Wish<'_, A> {
         let cluster = key.as_ref().map(|key| &key.cluster_id);
         let consents = match (cluster, owner) {
             (Some(cluster), Some(owner)) if cluster == cluster_id => {
-                owner.namespace == *namespace || record.shared_with.include(namespace)
+                owner.namespace == *namespace
+                    || record.shared_with.include(namespace)
+                    || self.was_made_for_it(record)
             }
             // Namespaces of another cluster may have the same names.
             (Some(_), _) => false,
-            (None, _) => {
-                let heritage = self.driver.heritage(&self.desired.heir())(record);
-                let made_for_it = matches!(heritage, Heritage::Sole | Heritage::Shared(_));
-                // Its owner may have released it.
-                shares || made_for_it || record.shared_with.include(namespace)
-            }
+            // Its owner may have released it.
+            (None, _) => shares || self.was_made_for_it(record) || record.shared_with.include(namespace),
         };
         if consents || self.grants.may_share(namespace, vendor_id) {
             return Ok(());
@@ -278,6 +307,23 @@ impl<A: Driver> Wish<'_, A> {
             ),
         };
         Err(AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", vendor_id.clone()))
+    }
+
+    /// Whether the vendor's usual controller made it for the Service, or let the Service use it.
+    fn was_made_for_it(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
+        let heritage = self.driver.heritage(&self.desired.heir())(record);
+        matches!(heritage, Heritage::Sole | Heritage::Shared(_))
+    }
+
+    /// Refuses what the operator has not opened to the namespace. `there`: what is the Service's own.
+    fn check_grants(&self, there: Option<&LoadBalancerRecord<A::Detail>>) -> Result<(), AdapterError> {
+        let DesiredLoadBalancer { spec, owner, .. } = self.desired;
+        if !consent::may_need_any(spec) {
+            return Ok(());
+        }
+        let parameters = &self.driver.describe().parameters;
+        let there = there.map(|record| (&record.summary, self.driver.uses(record)));
+        consent::Asked { spec, namespace: &owner.namespace, parameters, there }.check(self.grants)
     }
 
     fn creation(&self, former: Option<&LoadBalancerRecord<A::Detail>>) -> Result<Vec<A::Step>, VendorError> {

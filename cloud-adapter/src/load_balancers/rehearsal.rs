@@ -51,7 +51,7 @@ pub fn foretell<D: Driver>(
     let cluster_name = cluster_name.to_owned();
     let (goal, fence) = match request {
         Request::Ensure(request, backends) => {
-            let spec = validate::spec(request, &driver.describe(), grants)?;
+            let spec = validate::spec(request, &driver.describe())?;
             let terms = validate::terms(request)?;
             let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
             let (hash, backends) = (validate::hash(&spec), Arc::clone(backends));

@@ -23,7 +23,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::decide::Terms;
-use crate::{driver::Description, grants::Grants, strings};
+use crate::{driver::Description, strings};
 
 /// Bytes of a load balancer's name. Source: load_balancer_service.proto, `LoadBalancerSpec`.
 const NAME_MAX: usize = 255;
@@ -79,7 +79,6 @@ pub(super) fn identity(
 pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
     cloud: &Description,
-    grants: &Grants,
 ) -> Result<LoadBalancerSpec, AdapterError> {
     let mut spec = request.spec.clone().ok_or_else(|| AdapterError::field("spec", "is missing"))?;
     let mut faults = Faults::default();
@@ -101,28 +100,10 @@ pub(super) fn spec(
     if !faults.0.is_empty() {
         return Err(AdapterError::fields(faults.0));
     }
-    let namespace = request.owner.as_ref().map(|owner| owner.namespace.as_str()).unwrap_or_default();
-    parameters::check(&spec.parameters, &cloud.parameters, |key| grants.may_set(namespace, key))?;
-    reserved(&spec, namespace, grants)?;
+    parameters::check(&spec.parameters, &cloud.parameters)?;
     features::check(&spec, cloud)?;
     features::forget_unread(&mut spec, cloud);
     Ok(spec)
-}
-
-/// Refuses addresses that the operator reserved for other namespaces.
-fn reserved(spec: &LoadBalancerSpec, namespace: &str, grants: &Grants) -> Result<(), AdapterError> {
-    let mut faults = Faults::default();
-    for (at, text) in spec.requested_addresses.iter().enumerate() {
-        let Ok(address) = text.parse() else { continue };
-        if let Some(range) = grants.reserved_for_others(namespace, address) {
-            let field = format!("spec.requested_addresses[{at}]");
-            faults.add(
-                field,
-                format!("{address} is in {range}, which is reserved for other namespaces than {namespace}"),
-            );
-        }
-    }
-    if faults.0.is_empty() { Ok(()) } else { Err(AdapterError::fields(faults.0)) }
 }
 
 /// What is allowed on the way to the specification.

@@ -108,7 +108,7 @@ impl<D: Driver> Service<D> {
         request: &EnsureLoadBalancerRequest,
         context: &Context,
     ) -> Result<(Goal, Owner), AdapterError> {
-        let spec = validate::spec(request, &self.converger.driver.describe(), &self.converger.grants)?;
+        let spec = validate::spec(request, &self.converger.driver.describe())?;
         let terms = validate::terms(request)?;
         let (key, owner) =
             validate::identity(&context.cluster_id, request.key.clone(), request.owner.clone())?;

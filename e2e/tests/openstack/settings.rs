@@ -6,17 +6,25 @@ const KEY: &str = "lb.cloudadapter.dev";
 /// What Octavia takes for a certificate: a container of Barbican's.
 const CERTIFICATE: &str = "http://127.0.0.1:9311/v1/containers/11111111-2222-4333-8444-555555555555";
 
+/// What lets Services use it.
+fn grant() -> String {
+    format!("*:certificate={CERTIFICATE}")
+}
+
 /// Ended TLS, other protocols, probes, timeouts, ranges, affinity: each where Octavia keeps it, written once, and not again after a
 /// restart.
 #[tokio::test]
 async fn what_services_say_is_what_octavia_has() {
-    scenario(settings).await;
+    let values = json!({ "adapter": { "grants": [grant()] } });
+    scenario_with(&values, settings).await;
 }
 
 /// The same for providers that cannot make all at once: four calls a port and two, nothing twice, and not again after a restart.
 #[tokio::test]
 async fn what_is_made_part_by_part_is_the_same() {
-    let values = json!({ "adapter": { "openstack": { "loadBalancers": { "creation": "part-by-part" } } } });
+    let values = json!({ "adapter": {
+        "grants": [grant()], "openstack": { "loadBalancers": { "creation": "part-by-part" } },
+    } });
     scenario_with(&values, part_by_part).await;
 }
 

@@ -99,3 +99,45 @@ async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     assert!(deletions.is_empty(), "{deletions:?}");
     assert_eq!(bed.address("web").await.unwrap(), taken);
 }
+
+/// It is refused by its name, with the grant that opens it; a load balancer that is there follows its nodes, also for a process that has just
+/// started and does not know what was asked for before.
+#[tokio::test]
+async fn what_needs_a_grant_is_told_and_nodes_are_followed_all_the_same() {
+    const GRANT: &str = "--grant default:subnet=s-1";
+    let mut bed = Bed::install().await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    bed.targets(1).await.unwrap();
+    let subnet = format!("{PREFIX}/subnet");
+    service("new").port(80).annotation(&subnet, "s-1").create(&bed.client()).await.unwrap();
+    let told = bed.told("Service", "new", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains(GRANT), "{told}");
+
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    bed.address("web").await.unwrap();
+    let asks = json!({ "metadata": { "annotations": { subnet: "s-1" } } });
+    bed.patch_service("web", &asks).await.unwrap();
+    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains(GRANT), "{told}");
+    follows(&mut bed, "b", 2).await;
+    bed.cluster.pods.get("service-controller").unwrap().restart().await.unwrap();
+    bed.ready().await.unwrap();
+    follows(&mut bed, "c", 3).await;
+    let state = bed.cluster.cloud.state().await.unwrap();
+    assert_eq!(state.load_balancers.len(), 1, "nothing was made for the new one");
+}
+
+/// A node joins, and is behind the load balancer of `web`.
+async fn follows(bed: &mut Bed, node: &str, members: usize) {
+    bed.join(node, None).await.unwrap();
+    bed.until_cloud(&format!("{node} is behind it"), |state| {
+        let pools = &state.balancer("web").context("it is not there")?.pools;
+        let all: Vec<usize> = pools.iter().map(|pool| pool.members.len()).collect();
+        ensure!(all == [members], "{all:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+}

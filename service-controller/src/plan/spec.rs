@@ -141,7 +141,8 @@ impl<'a> Checked<'a> {
             size: value(wishes.size.as_ref()),
             zone: value(wishes.zone.as_ref()),
             address_retention: match wishes.on_delete.as_ref().map(|wish| wish.value) {
-                None | Some(OnDelete::Delete) => contract::AddressRetention::Unspecified,
+                None => contract::AddressRetention::Unspecified,
+                Some(OnDelete::Delete) => contract::AddressRetention::Release,
                 Some(OnDelete::KeepAddress) => contract::AddressRetention::Keep,
             }
             .into(),

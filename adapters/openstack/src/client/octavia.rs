@@ -8,7 +8,7 @@ use http::Method;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{Answer, Call, Client, Page, encode, limit};
+use super::{Answer, Body, Call, Client, Page, encode, limit};
 use crate::{
     identity::catalogue::Service,
     load_balancers::{
@@ -146,13 +146,21 @@ impl Client {
         Ok(loadbalancer)
     }
 
+    /// Makes one. `vip_subnet_id`: the subnet of its address, if it was looked up and the order has none.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
-        new: &CreateLoadBalancer,
+        (new, vip_subnet_id): (&CreateLoadBalancer, Option<&str>),
     ) -> Answer<()> {
+        #[derive(Serialize)]
+        struct Placed<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            vip_subnet_id: Option<&'a str>,
+            #[serde(flatten)]
+            new: &'a CreateLoadBalancer,
+        }
         let call = call(CREATE_LOAD_BALANCER, Method::POST, path("loadbalancers", None));
-        self.write(session, call, &json!({ "loadbalancer": new })).await
+        self.write(session, call, &Body("loadbalancer", &Placed { vip_subnet_id, new })).await
     }
 
     pub(crate) async fn tag_load_balancer(&self, session: &Session, id: &str, tags: &[String]) -> Answer<()> {
@@ -185,7 +193,7 @@ impl Client {
         }
         let body = In { loadbalancer_id: balancer, default_pool_id: pool, new };
         let call = call(CREATE_LISTENER, Method::POST, path("listeners", None));
-        self.write(session, call, &json!({ "listener": body })).await
+        self.write(session, call, &Body("listener", &body)).await
     }
 
     /// `pool`: another one for it.
@@ -218,7 +226,7 @@ impl Client {
             new: &'a NewPool,
         }
         let call = call(CREATE_POOL, Method::POST, path("pools", None));
-        self.write(session, call, &json!({ "pool": In { loadbalancer_id: balancer, new } })).await
+        self.write(session, call, &Body("pool", &In { loadbalancer_id: balancer, new })).await
     }
 
     pub(crate) async fn update_pool(&self, session: &Session, id: &str, change: &UpdatePool) -> Answer<()> {
@@ -241,7 +249,7 @@ impl Client {
             Which::Named => "?additive_only=true",
         };
         let path = format!("/v2/lbaas/pools/{}/members{query}", encode(pool));
-        self.write(session, call(UPDATE_MEMBERS, Method::PUT, path), &json!({ "members": members })).await
+        self.write(session, call(UPDATE_MEMBERS, Method::PUT, path), &Body("members", members)).await
     }
 
     pub(crate) async fn create_monitor(&self, session: &Session, pool: &str, new: &NewMonitor) -> Answer<()> {

@@ -348,3 +348,30 @@ impl GuardedPort {
         self.security_groups.iter().any(|one| one == group)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A Service names the port of its health checks: clients must not reach it on the nodes.
+    #[test]
+    fn probes_are_let_in_from_the_load_balancer_alone() {
+        let balancer = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "vip_subnet_id": "s-1", "tags": [] });
+        let balancer: Balancer = serde_json::from_value(balancer).expect("one");
+        let member = json!({ "address": "10.0.0.5", "protocol_port": 30080, "monitor_port": 10256 });
+        let member: Member = serde_json::from_value(member).expect("one");
+        let subnet: IpNet = "10.0.0.0/24".parse().expect("a range");
+        let anywhere: IpNet = "0.0.0.0/0".parse().expect("a range");
+        let subnets = Subnets::from([("s-1".to_owned(), Some(subnet))]);
+        let let_in = |passes_clients_on| {
+            let needs = Needs::of(&balancer, [(Transport::Tcp, &member)], passes_clients_on);
+            let rules = needs.rules(&subnets);
+            assert!(rules.are_all(), "{rules:?}");
+            rules.known.iter().map(|rule| (rule.port.number, rule.from)).collect::<Vec<_>>()
+        };
+        assert_eq!(let_in(true), [(10256, subnet), (30080, anywhere)]);
+        assert_eq!(let_in(false), [(10256, subnet), (30080, subnet)]);
+    }
+}

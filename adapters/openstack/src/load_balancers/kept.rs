@@ -1,17 +1,23 @@
 //! Floating IPs that stay in the project when their Services go, by namespace: each holds a part of the project's quota for ever, so that
 //! a namespace has a number of them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 
 use super::answers::FloatingIp;
-use crate::ownership::{Description, short_namespace};
+use crate::{
+    ownership::{Description, short_namespace},
+    step::Step,
+};
 
 /// Maximum for a namespace, where the operator sets none.
 pub(crate) const MOST: u32 = 10;
 
-/// What the last sweep found.
+/// Whose they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept(BTreeMap<(String, String), Vec<LoadBalancerKey>>);
 
@@ -19,19 +25,134 @@ impl Kept {
     pub(super) fn of<'a>(floating_ips: impl IntoIterator<Item = &'a FloatingIp>) -> Self {
         let mut kept = Self::default();
         let records = floating_ips.into_iter().filter_map(|ip| Description::read(&ip.description));
-        for record in records.filter(|record| record.keep) {
-            let key = record.key();
-            let namespace = (key.cluster_id.clone(), record.owner().namespace);
-            kept.0.entry(namespace).or_default().push(key);
-        }
+        records.filter(|record| record.keep).for_each(|record| kept.add(&record));
         kept
+    }
+
+    fn add(&mut self, record: &Description) {
+        let key = record.key();
+        let of_namespace = self.0.entry(place(&key, &record.owner().namespace)).or_default();
+        of_namespace.push(key);
     }
 
     /// Whether the namespace of an owner has as many as it may have. A key that keeps one already goes on, also where there are more by
     /// now than the bound: its address would be deleted with its Service.
     pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
-        let of = |namespace: String| self.0.get(&(key.cluster_id.clone(), namespace)).into_iter().flatten();
-        let all: Vec<_> = of(owner.namespace.clone()).chain(of(short_namespace(&owner.namespace))).collect();
-        all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(&key)
+        let all = self.0.get(&place(key, &owner.namespace)).map(Vec::as_slice).unwrap_or_default();
+        all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(key)
+    }
+}
+
+/// The cluster, and the namespace as the shortest record names it.
+fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
+    let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
+    (key.cluster_id.clone(), short)
+}
+
+/// What a step will keep, if it is done.
+pub(crate) fn written_by(step: &Step) -> Option<Description> {
+    let text = match step {
+        Step::CreateFloatingIp { new, .. } => &new.description,
+        Step::DescribeFloatingIp { description, .. } => description,
+        _ => return None,
+    };
+    Description::read(text).filter(|record| record.keep)
+}
+
+/// What the last sweep found, and what was written since: all Services of a namespace may come between two sweeps.
+#[derive(Debug, Default)]
+pub(crate) struct KnownKept(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    listed: Kept,
+    written: Vec<Write>,
+    all: Arc<Kept>,
+}
+
+#[derive(Debug)]
+struct Write {
+    record: Description,
+    /// How many writes this process had made when this one was done. `None`: it is under way.
+    done_at: Option<u64>,
+}
+
+impl KnownKept {
+    pub(crate) fn all(&self) -> Arc<Kept> {
+        Arc::clone(&self.lock().all)
+    }
+
+    /// Counts one more, unless the namespace has as many as it may have by now.
+    pub(crate) fn begin(&self, record: &Description, most: u32) -> bool {
+        let mut state = self.lock();
+        if state.all.is_full(&record.key(), &record.owner(), most) {
+            return false;
+        }
+        state.written.push(Write { record: record.clone(), done_at: None });
+        state.count();
+        true
+    }
+
+    /// It was written, or not. `writes`: of this process so far.
+    pub(crate) fn done(&self, record: &Description, writes: u64) {
+        let mut state = self.lock();
+        let under_way = state.written.iter_mut().find(|one| one.done_at.is_none() && one.record == *record);
+        under_way.into_iter().for_each(|one| one.done_at = Some(writes));
+    }
+
+    /// Takes over what a sweep found. `writes`: those that had been when it began, which it shows.
+    pub(crate) fn learn(&self, listed: Kept, writes: u64) {
+        let mut state = self.lock();
+        state.listed = listed;
+        state.written.retain(|one| one.done_at.is_none_or(|at| at > writes));
+        state.count();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn count(&mut self) {
+        let mut all = self.listed.clone();
+        for Write { record, .. } in &self.written {
+            if !all.0.values().flatten().any(|key| *key == record.key()) {
+                all.add(record);
+            }
+        }
+        self.all = all.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kept_by(namespace: &str, name: &str) -> Description {
+        let text = json!({ "cloudadapter.dev/cluster-id": "c-1", "cloudadapter.dev/owner-uid": format!("{namespace}-{name}"),
+            "cloudadapter.dev/service": format!("{namespace}/{name}"), "cloudadapter.dev/keep": "true" });
+        Description::read(&text.to_string()).expect("ours")
+    }
+
+    #[test]
+    fn what_was_written_since_the_last_sweep_counts() {
+        let known = KnownKept::default();
+        let [web, api, old] = ["web", "api", "old"].map(|name| kept_by("shop", name));
+        known.learn(Kept::default(), 0);
+        assert!(known.begin(&web, 2) && known.begin(&api, 2));
+        assert!(!known.begin(&old, 2), "the namespace has two");
+        assert!(known.begin(&kept_by("ops", "old"), 2), "another namespace");
+        assert!(known.begin(&web, 2), "it keeps one already");
+
+        known.done(&web, 7);
+        known.done(&web, 7);
+        known.learn(Kept::default(), 6);
+        assert!(!known.begin(&old, 2), "the sweep began before it was written");
+        known.learn(Kept::default(), 7);
+        assert!(known.begin(&old, 2), "the sweep shows that it was not written");
+        assert!(!known.begin(&kept_by("shop", "new"), 2), "another one is under way");
     }
 }

@@ -37,7 +37,7 @@ struct Last {
 
 impl KnownParts {
     /// The writes of ours so far.
-    pub(super) fn writes(&self) -> u64 {
+    pub(crate) fn writes(&self) -> u64 {
         self.lock().writes
     }
 

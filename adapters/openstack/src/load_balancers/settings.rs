@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use clap::{Args, ValueEnum};
 
-use super::{guards::Guards, kept::Kept};
+use super::{
+    guards::Guards,
+    kept::{self, Kept},
+};
 
 /// The provider that has neither proxies nor timeouts: the network itself balances.
 const OVN: &str = "ovn";
@@ -58,6 +61,11 @@ pub(crate) enum Creation {
 type Algorithms = &'static [(&'static str, &'static str)];
 
 impl LoadBalancerOptions {
+    /// Maximum number of floating IPs that a namespace keeps.
+    pub(crate) fn most_kept(&self) -> u32 {
+        self.kept_addresses_per_namespace.unwrap_or(kept::MOST)
+    }
+
     pub(crate) fn is_ovn(&self) -> bool {
         self.load_balancer_provider.as_deref() == Some(OVN)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, VendorError};
 use cloud_api_proto::{
     DOMAIN,
-    v1alpha1::{LoadBalancerKey, Owner},
+    v1alpha1::{LoadBalancerKey, Owner, load_balancer_spec::AddressRetention},
 };
 
 use super::digest;
@@ -45,11 +45,14 @@ pub(crate) struct Description {
 pub struct Claim {
     pub(crate) heir: Heir,
     pub(crate) pool: String,
+    /// It shall go with the Service, in so many words, also if it was kept before.
+    pub(crate) releases: bool,
 }
 
 impl Claim {
     pub(crate) fn of(desired: &DesiredLoadBalancer) -> Self {
-        Self { heir: desired.heir(), pool: desired.spec.address_pool.clone() }
+        let releases = desired.spec.address_retention() == AddressRetention::Release;
+        Self { heir: desired.heir(), pool: desired.spec.address_pool.clone(), releases }
     }
 
     /// What the floating IP says from now on, which says this.
@@ -73,7 +76,8 @@ impl Claim {
                     && there.cluster_id == key.cluster_id
                     && is_service(&there.service, &service) =>
             {
-                Ok(Description { keep: true, pool: there.pool, asked: Some(String::new()), ..claimed })
+                let asked = (!self.releases).then(String::new);
+                Ok(Description { keep: !self.releases, pool: there.pool, asked, ..claimed })
             }
             Some(there) if there.cluster_id == key.cluster_id => {
                 Err(format!("belongs to Service {}", there.service))
@@ -258,7 +262,7 @@ mod tests {
         let word = |word: &str| word.to_owned();
         let owner = Owner { namespace: word(namespace), name: word(name), ..Owner::default() };
         let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(uid) };
-        Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new() }
+        Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new(), releases: false }
     }
 
     #[test]

@@ -134,6 +134,11 @@ pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && stays_for_others(name, tags, None)
 }
 
+/// Whether its owner has done with it, and it goes though Services of other namespaces use it.
+pub(crate) fn is_closed(name: &str, tags: &[String]) -> bool {
+    is_given_up(tags) && !stays_for_others(name, tags, None)
+}
+
 /// The hash that one that shares has applied completely last; empty: none.
 pub(crate) fn sharer_hash<'a>(tags: &'a [String], uid: &str) -> &'a str {
     said(tags, uid, HASH).unwrap_or_default()
@@ -246,7 +251,7 @@ pub(crate) fn check_room(
 /// All tags without those of one that has done with it while others have not. An owner's stay, with the word that it has.
 ///
 /// # Errors
-/// [`Fault::Busy`] if nobody else is left: then it goes, or is nobody's any more.
+/// [`Fault::Busy`] if no other Service is left: then it goes, or has no owner any more.
 pub(crate) fn leave(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -254,7 +259,10 @@ pub(crate) fn leave(
     let there = &live.tags;
     let user = users(there).into_iter().find(|user| Some(&user.key) == whose);
     let goes_with_last = user.as_ref().is_none_or(|user| !user.shares) || is_given_up(there);
-    if goes_with_last && !stays_for_others(&live.name, there, whose) {
+    // From then on Services of other namespaces change nothing on it, so that its deletion does not wait for them.
+    let closes =
+        user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);
+    if goes_with_last && !closes && !stays_for_others(&live.name, there, whose) {
         let text = format!("load balancer {} is not shared any more", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }

@@ -29,6 +29,8 @@ const USER_TAG: &str = "user-tag";
 const ADOPT: &str = "adopt";
 /// Namespaces whose Services may share it, one a tag where it has an owner.
 const SHARE: &str = "share";
+/// The same consent of the person who made one that was adopted: it holds beside its owner's, and afterwards.
+const SHARE_BEFORE: &str = "share-before";
 /// It was there before its owner.
 const ORIGIN: &str = "origin";
 const ADOPTED: &str = "adopted";
@@ -124,6 +126,14 @@ pub(crate) fn applied_hash(tags: &[String]) -> &str {
     read(tags, HASH).unwrap_or_default()
 }
 
+/// The tags of one that was there before its owner: that it was, and what the person who made it says.
+pub(crate) fn adopting(there: &[String]) -> Tags {
+    let word = if is_adopted(there) { SHARE_BEFORE } else { SHARE };
+    let consents = there.iter().filter_map(|tag| value(tag, word));
+    let both = consents.flat_map(|namespaces| [SHARE, SHARE_BEFORE].map(|word| write(word, namespaces)));
+    both.filter(|tag| tag.chars().count() <= TAG_MAX).chain([adopted()]).collect()
+}
+
 /// The tag of one that was there before its owner.
 pub(crate) fn adopted() -> String {
     write(ORIGIN, ADOPTED)
@@ -144,9 +154,11 @@ pub(crate) fn shared_with(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, SHARE)))
 }
 
-/// What is left of the tags when its owner releases it: those of others, and of who shares it.
+/// What is left of the tags when its owner releases it: those of others, of Services that share it, and the consent of the person who made it.
 pub(crate) fn released(there: &[String]) -> Vec<String> {
-    there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there)).cloned().collect()
+    let consents = there.iter().filter_map(|tag| value(tag, SHARE_BEFORE));
+    let others = there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there)).cloned();
+    others.chain(consents.map(|namespaces| write(SHARE, namespaces))).collect()
 }
 
 /// The writer that set tags last.

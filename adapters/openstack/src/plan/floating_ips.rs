@@ -17,7 +17,6 @@ use crate::{
     load_balancers::{
         Detail,
         answers::{Balancer, FloatingIp},
-        kept,
         requests::{Former, NewFloatingIp, Target},
         settings::Site,
     },
@@ -58,7 +57,7 @@ pub(super) fn changes(
     if let Some(public) = &wanted.public {
         if let Some(kept) = attached.iter().find(fits) {
             used = Some(kept.id.as_str());
-            steps.extend(describe(kept, &description)?);
+            steps.extend(describe(kept, &description, desired.spec.address_retention())?);
             steps.extend(record(kept, desired)?);
         } else {
             let rank = |one: &FloatingIp| rank(one, desired, public);
@@ -66,13 +65,17 @@ pub(super) fn changes(
             used = own.map(|one| one.id.as_str());
             let former = attached.iter().chain(&free).find(|one| is_of(one, &desired.key)).copied();
             let claim = Claim::of(desired);
-            let next = Next { own, address, former, public, description: &description, claim };
+            let retention = desired.spec.address_retention();
+            let next = Next { own, address, former, public, description: &description, retention, claim };
             steps.extend(next.steps(&attached, target)?);
             let goes = attached.iter().filter(|one| is_of(one, &desired.key) && !is_kept(one));
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
         }
     } else {
-        steps.extend(attached.iter().map(|one| release(one, &desired.key)));
+        // Of one that was there before its owner they are the person's who made it.
+        let adopts = wanted.tags.contains(&ownership::adopted());
+        let goes = attached.iter().filter(|one| !adopts || is_of(one, &desired.key));
+        steps.extend(goes.map(|one| release(one, &desired.key)));
     }
     let free = free.iter().filter(|one| used != Some(&one.id) && !is_kept(one));
     spare.extend(free.map(|one| (one.id.as_str(), *one)));
@@ -103,6 +106,7 @@ struct Next<'a> {
     public: &'a Public,
     /// What it says of itself in the end.
     description: &'a Description,
+    retention: AddressRetention,
     claim: Claim,
 }
 
@@ -113,7 +117,7 @@ impl Next<'_> {
         let (mut reserve, mut for_reserved, mut describes) = (None, None, None);
         let attach = match (self.own, self.address) {
             (Some(own), _) => {
-                describes = describe(own, self.description)?;
+                describes = describe(own, self.description, self.retention)?;
                 let (id, address) = (Part::Known(own.id.clone()), Some(own.floating_ip_address));
                 Step::AttachFloatingIp { id, address, target }
             }
@@ -162,8 +166,7 @@ fn keeps(desired: &DesiredLoadBalancer) -> bool {
 }
 
 fn is_full(desired: &DesiredLoadBalancer, site: &Site<'_>) -> bool {
-    let most = site.options.kept_addresses_per_namespace.unwrap_or(kept::MOST);
-    site.kept.is_full(&desired.key, &desired.owner, most)
+    site.kept.is_full(&desired.key, &desired.owner, site.options.most_kept())
 }
 
 /// Why the address will not be kept: the namespace has as many as it may have. All else is done.
@@ -232,12 +235,18 @@ fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Opt
     Ok((taken, Some(described(one, description))))
 }
 
-/// Whether it is to be kept may change; a given one stays as it is.
-fn describe(one: &FloatingIp, wanted: &Description) -> Result<Option<Step>, VendorError> {
+/// Whether it is to be kept may change; a given one stays as it is. One that was kept for the Service before and came back stays kept until
+/// the Service says in words that it shall go.
+fn describe(
+    one: &FloatingIp,
+    wanted: &Description,
+    retention: AddressRetention,
+) -> Result<Option<Step>, VendorError> {
     let ours = Description::read(&one.description).filter(|there| there.key() == wanted.key());
     let Some(there) = ours.filter(|there| there.keep != wanted.keep) else { return Ok(None) };
+    let came_back = there.keep && there.asked.is_some();
     // It was there before, and is not for this Service to keep or delete.
-    if there.asked.is_some() {
+    if there.asked.is_some() && !(came_back && retention == AddressRetention::Release) {
         return Ok(None);
     }
     // What it was made from does not change.

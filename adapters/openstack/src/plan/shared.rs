@@ -14,7 +14,7 @@ use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::S
 use super::{floating_ips, node_access, port_of, wanted::WantedPort};
 use crate::{
     load_balancers::{
-        Detail,
+        ACTIVE, Detail,
         answers::{Balancer, FloatingIp, Listener},
         guards::Guards,
     },
@@ -32,6 +32,15 @@ pub(super) enum Role {
     Owner,
     /// Its own parts alone are.
     Sharer,
+}
+
+/// What becomes of listeners that bear no owner's mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unmarked {
+    /// The load balancer's owner takes over those on ports that it wants: it was made for this owner alone.
+    TakenOver,
+    /// They are of the person who made them, and their ports are taken.
+    Stay,
 }
 
 impl Role {
@@ -114,14 +123,14 @@ pub(super) fn narrowed(
 /// Answers the refusal, [`Fault::Invalid`], with the ports and whose they are.
 pub(super) fn leave_taken_ports(
     desired: &DesiredLoadBalancer,
-    role: Role,
+    unmarked: Unmarked,
     (there, tree): (&Balancer, &Detail),
     wanted: &mut BTreeMap<Port, WantedPort>,
 ) -> Option<VendorError> {
     let (mut fields, mut texts) = (Vec::new(), Vec::new());
     for listener in &tree.listeners {
         let Some(port) = port_of(listener).filter(|port| wanted.contains_key(port)) else { continue };
-        let Some(whose) = taken_by(desired, role, there, listener) else { continue };
+        let Some(whose) = taken_by(desired, unmarked, there, listener) else { continue };
         wanted.remove(&port);
         let mut asked = desired.spec.listeners.iter();
         let at = asked
@@ -140,7 +149,7 @@ pub(super) fn leave_taken_ports(
 /// Who has a listener that this one may not have.
 fn taken_by(
     desired: &DesiredLoadBalancer,
-    role: Role,
+    unmarked: Unmarked,
     there: &Balancer,
     listener: &Listener,
 ) -> Option<String> {
@@ -156,8 +165,7 @@ fn taken_by(
         return Some(format!("{tag} of openstack-cloud-controller-manager"));
     }
     let is_own = ownership::is_part_of(&desired.key, &go, part);
-    // What nobody of ours has made its owner takes over, as it always did.
-    (role == Role::Sharer && !is_own).then(|| format!("listener {} ({})", listener.name, listener.id))
+    (unmarked == Unmarked::Stay && !is_own).then(|| format!("listener {} ({})", listener.name, listener.id))
 }
 
 fn transport(protocol: i32) -> &'static str {
@@ -198,6 +206,31 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     }
     steps.push(Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: key.cloned() });
     Some(steps)
+}
+
+/// What keeps Services of other namespaces from changes to one that goes though they use it: the deletion would wait for each of them.
+pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
+    // Octavia changes no tags of one that broke.
+    let balancer = observed.detail.balancer.as_ref().filter(|one| one.provisioning_status == ACTIVE)?;
+    let owner = user(balancer, observed.summary.key.as_ref()).filter(|user| !user.shares)?;
+    let shared = ownership::is_used_by_others(&balancer.name, &balancer.tags, Some(&owner.key));
+    shared.then(|| Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: Some(owner.key) })
+}
+
+/// Refuses changes to such a one.
+///
+/// # Errors
+/// [`Fault::Invalid`].
+pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
+    if !ownership::is_closed(&there.name, &there.tags) {
+        return Ok(());
+    }
+    let field = "spec.load_balancer_id";
+    let text = format!(
+        "{field}: load balancer {} goes, because its owner has done with it: use another one",
+        there.id
+    );
+    Err(VendorError::new(Fault::Invalid, text).in_field(field))
 }
 
 /// The steps that delete listeners and pools by name and tags. A pool that a listener of others has stays.
@@ -296,5 +329,7 @@ pub(super) fn deletion(observed: &LoadBalancerRecord<Detail>, balancer: &Balance
 
 /// Those that the last one deletes after the load balancer.
 pub(super) fn last_addresses(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
-    left_addresses(observed).map(floating_ips::dismiss).collect()
+    let is_own =
+        |ip: &FloatingIp| observed.summary.key.as_ref().is_some_and(|key| floating_ips::is_of(ip, key));
+    left_addresses(observed).filter(|ip| !is_own(ip)).map(floating_ips::dismiss).collect()
 }

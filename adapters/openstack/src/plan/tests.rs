@@ -1,5 +1,6 @@
 //! Plans, carried out on a small cloud in memory, one first step after the other: what is foretold must come true, and settle.
 
+mod adopted;
 mod bench;
 mod changes;
 mod floating_ips;
@@ -10,6 +11,7 @@ mod places;
 mod random;
 mod refusals;
 mod shared;
+mod shared_of_go;
 
 use std::net::IpAddr;
 

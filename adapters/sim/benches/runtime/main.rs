@@ -19,6 +19,9 @@ const LOAD_BALANCERS: u32 = 1_000;
 const BACKENDS: u32 = 100;
 /// Services that are new while the vendor takes nothing: each wants one call.
 const WAITING: u32 = 8_192;
+/// Ports and nodes of the largest Service that a controller takes: 20,000 members.
+const PORTS: u32 = 4;
+const NODES: u32 = 5_000;
 /// References in one question, and how often it is asked.
 const REFERENCES: u32 = 500;
 const QUESTIONS: u32 = 2_000;
@@ -26,6 +29,8 @@ const QUESTIONS: u32 = 2_000;
 const REST: Duration = Duration::from_millis(1);
 
 const MEMORY: u64 = 150 * MIB;
+/// The adapter's limit of memory in the chart.
+const LIMIT: u64 = 288 * MIB;
 const ANSWER: Duration = Duration::from_millis(2);
 const MIB: u64 = 1024 * 1024;
 
@@ -42,11 +47,16 @@ async fn main() -> anyhow::Result<()> {
     let queued = adapter.queued().await?;
     let full = adapter.memory()?;
     bench_table::print(&memory(idle, full, queued))?;
+    drop(adapter);
+    bench_table::print(&[largest(&cloud).await?])?;
     Ok(())
 }
 
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(MIB))
+}
+
 fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row> {
-    let mib = |bytes: u64| format!("{} MiB", bytes.div_ceil(MIB));
     let what =
         format!("memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, 3 watches");
     vec![
@@ -55,6 +65,18 @@ fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row>
             .promised(format!("<= {}", mib(MEMORY)), full.resident <= MEMORY),
         Row::told("P17", format!("{what}, {queued} calls queued: peak"), mib(full.peak)),
     ]
+}
+
+/// What one Service of a tenant can make an adapter take.
+async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
+    let adapter = Adapter::start(&cloud.url).await?;
+    let _watching = requests::watch_everything(&adapter).await?;
+    requests::order_largest(&adapter, 1..=PORTS, 1..=NODES).await?;
+    let peak = adapter.memory()?.peak;
+    let what = format!(
+        "memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, one Service of {PORTS} ports and {NODES} nodes comes: peak"
+    );
+    Ok(Row::told("P17", what, mib(peak)).promised(format!("<= {}", mib(LIMIT)), peak <= LIMIT))
 }
 
 /// How long the adapter takes to answer what it knows: the time that it spends on processors, and the time that passes, to which the

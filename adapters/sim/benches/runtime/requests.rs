@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 use anyhow::{Context as _, ensure};
 use cloud_api_proto::v1alpha1::{
     Backend, BackendList, BatchGetInstancesRequest, EnsureLoadBalancerRequest, Existence, Fence, InstanceRef,
-    IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, Owner, Priority, Protocol, PutBackendSetRequest,
-    RequestContext, WatchInstancesRequest, WatchLoadBalancersRequest, WatchRoutesRequest, instance_ref::Ref,
-    instance_service_client::InstanceServiceClient, load_balancer_service_client::LoadBalancerServiceClient,
-    load_balancer_spec::Scheme, put_backend_set_request::Content, route_service_client::RouteServiceClient,
-    watch_instances_response, watch_load_balancers_response, watch_routes_response,
+    IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Owner, Priority, Protocol,
+    PutBackendSetRequest, RequestContext, WatchInstancesRequest, WatchLoadBalancersRequest,
+    WatchRoutesRequest, instance_ref::Ref, instance_service_client::InstanceServiceClient,
+    load_balancer_service_client::LoadBalancerServiceClient, load_balancer_spec::Scheme,
+    put_backend_set_request::Content, route_service_client::RouteServiceClient, watch_instances_response,
+    watch_load_balancers_response, watch_routes_response,
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinSet;
@@ -62,7 +63,7 @@ pub(crate) async fn order_all(
     let priorities = [Priority::Background, Priority::Lifecycle, Priority::Interactive, Priority::Traffic];
     let orders = (0..count).zip(channels.iter().cycle()).zip(priorities.iter().cycle());
     let ordered = orders.map(async |((number, channel), priority)| {
-        let request = wanted(&format!("new-{number}"), *priority);
+        let request = wanted(&format!("new-{number}"), *priority, 80..=81);
         match balancers(channel).ensure_load_balancer(request).await {
             Ok(_) => anyhow::Ok(()),
             // The queue is as full as it gets.
@@ -71,6 +72,23 @@ pub(crate) async fn order_all(
         }
     });
     stream::iter(ordered).buffer_unordered(CONNECTIONS * PER_CONNECTION).try_collect().await
+}
+
+/// Orders one load balancer with these ports and machines, and waits until it is there.
+pub(crate) async fn order_largest(
+    adapter: &Adapter,
+    ports: RangeInclusive<u32>,
+    machines: RangeInclusive<u32>,
+) -> anyhow::Result<()> {
+    put_backends(adapter, machines).await?;
+    let channel = adapter.connect()?;
+    loop {
+        let request = wanted("largest", Priority::Interactive, ports.clone());
+        let answer = balancers(&channel).ensure_load_balancer(request).await?.into_inner();
+        if answer.state() == LoadBalancerState::Active {
+            return Ok(());
+        }
+    }
 }
 
 /// Watches all collections until this is dropped; returns when each was told completely.
@@ -125,8 +143,8 @@ async fn put_backends(adapter: &Adapter, machines: RangeInclusive<u32>) -> anyho
     Ok(())
 }
 
-/// Two ports over IPv4.
-fn wanted(name: &str, priority: Priority) -> EnsureLoadBalancerRequest {
+/// Some ports over IPv4.
+fn wanted(name: &str, priority: Priority, ports: RangeInclusive<u32>) -> EnsureLoadBalancerRequest {
     let listener = |port: u32| Listener {
         protocol: Protocol::Tcp.into(),
         port,
@@ -136,7 +154,7 @@ fn wanted(name: &str, priority: Priority) -> EnsureLoadBalancerRequest {
     let spec = LoadBalancerSpec {
         scheme: Scheme::Internet.into(),
         ip_families: vec![IpFamily::Ipv4.into()],
-        listeners: [80, 443].map(listener).into(),
+        listeners: ports.map(listener).collect(),
         backend_set_id: BACKEND_SET.into(),
         ..LoadBalancerSpec::default()
     };

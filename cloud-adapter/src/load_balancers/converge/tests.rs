@@ -1,7 +1,9 @@
 //! When a task writes, on paused time.
 
 use cloud_adapter_security::{Caller, Role};
-use cloud_api_proto::v1alpha1::{Adoption, LoadBalancer, LoadBalancerSpec, Owner, Recreate};
+use cloud_api_proto::v1alpha1::{
+    Adoption, LoadBalancer, LoadBalancerAddress, LoadBalancerSpec, Owner, Recreate, load_balancer_address,
+};
 use futures::future::join_all;
 
 use super::{super::decide::Terms, *};
@@ -108,6 +110,45 @@ async fn a_create_of_which_nobody_heard_is_not_made_again_while_the_cloud_may_be
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at).take(2).collect();
     let [first, second] = tries[..] else { panic!("made again in the end: {tries:?}") };
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
+}
+
+/// For as long as a load balancer is being recreated, its addresses are free at the cloud, and no other Service gets them.
+#[tokio::test(start_paused = true)]
+async fn addresses_of_one_that_is_recreated_are_kept_from_others_until_its_owner_goes() {
+    let (_fake, vendor) = vendor(&limits(100.0, 10));
+    let converger = converger(&vendor);
+    let address = |ip: &str| {
+        let value = Some(load_balancer_address::Value::Ip(ip.to_owned()));
+        LoadBalancerAddress { value, ..LoadBalancerAddress::default() }
+    };
+    let owner =
+        |name: &str| Owner { namespace: "shop".to_owned(), name: name.to_owned(), ..Owner::default() };
+    let summary = LoadBalancer {
+        addresses: vec![address("10.0.0.9")],
+        owner: Some(owner("web")),
+        ..LoadBalancer::default()
+    };
+    let former = Arc::new(LoadBalancerRecord::new(summary, ()));
+    converger.memories.of(&key(), |memory| memory.former = Some(former));
+    let asks = |uid: &str, name: &str, ip: &str| {
+        let key = LoadBalancerKey { owner_uid: uid.to_owned(), ..key() };
+        let mut order = order(&key, Priority::Traffic);
+        let Goal::Present(desired, terms) = order.goal else { panic!("it is wanted") };
+        let mut desired = (*desired).clone();
+        desired.owner = owner(name);
+        desired.spec.requested_addresses = vec![ip.to_owned()];
+        order.goal = Goal::Present(Arc::new(desired), terms);
+        ended(converger.submit(&key, order).expect("a task").1)
+    };
+    let refused = asks("evil", "evil", "10.0.0.9").await.expect_err("it is another's");
+    assert!(refused.message.contains("shop/web, whose load balancer is being recreated"), "{refused}");
+    assert_eq!(refused.violations[0].field, "spec.requested_addresses[0]");
+
+    let heir = Heir { key: key(), owner: owner("web"), cluster_name: String::new() };
+    let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let gone = Order { goal, ..order(&key(), Priority::Traffic) };
+    ended(converger.submit(&key(), gone).expect("a task").1).await.expect("nothing is there");
+    assert_eq!(converger.memories.of(&key(), |memory| memory.former.clone()), None, "its owner has gone");
 }
 
 /// What is told of the task that runs.

@@ -256,7 +256,13 @@ impl<D: Driver> Converger<D> {
         let observed = Observed { items: &view.items, fresh, former: former.as_deref() };
         let (steps, effect) = match decide(&*self.driver, &self.grants, &order.goal, &order.fence, &observed)?
         {
-            Next::End(end) => return Ok(Seen::Turn(Turn::End(end))),
+            Next::End(end) => {
+                if end == End::Absent {
+                    // Its addresses are free for others from now on.
+                    self.memories.of(&work.key, |memory| memory.former = None);
+                }
+                return Ok(Seen::Turn(Turn::End(end)));
+            }
             Next::Look if fresh => {
                 return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
             }

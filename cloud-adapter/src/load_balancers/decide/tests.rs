@@ -5,7 +5,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerSpec;
 use super::*;
 use crate::driver::{
     Namespaces,
-    testing::{ANOTHER_SIZE, Create, USED, WriteOnly},
+    testing::{ANOTHER_SIZE, Create, SHARED, USED, WriteOnly},
 };
 
 const HASH: &str = "1-aa";
@@ -112,6 +112,40 @@ fn what_was_adopted_is_released_and_never_recreated() {
     assert!(matches!(next(&immutable, &grants, active), Ok(Next::Replace(..))));
     let broken = next(&goal("", Recreate::IfError), &Grants::default(), LoadBalancerState::Error);
     assert!(matches!(broken, Ok(Next::End(End::Present(_)))), "{broken:?}");
+
+    // Vendors refuse each change of one that broke: people are told what to do, and asked again.
+    let broken = next(&absent, &Grants::default(), LoadBalancerState::Error).expect_err("it is told");
+    assert!(broken.message.contains("repair it or delete it at the cloud"), "{broken}");
+    assert_eq!(broken.retry_after, Some(RELEASE_AGAIN));
+    let deleted = next(&absent, &grants, LoadBalancerState::Error);
+    assert_eq!(deleted.expect("possible"), Next::Remove(vec![Create::Gone]));
+}
+
+/// What the operator has not opened is refused before anything is made; what is there is kept, and is never deleted for the sake of it.
+#[test]
+fn what_needs_a_grant_is_refused_and_costs_no_load_balancer() {
+    let mut wanted = match goal("", Recreate::IfImmutableChanged) {
+        Goal::Present(desired, _) => (*desired).clone(),
+        Goal::Absent { .. } => panic!("it is wanted"),
+    };
+    wanted.owner.namespace = "shop".to_owned();
+    wanted.spec.subnets = vec!["s-1".to_owned()];
+    let terms = Terms { recreate: Recreate::IfError, adoption: Adoption::Never, known: None };
+    let wanted = Goal::Present(Arc::new(wanted), terms);
+    let none = decided(&wanted, []).expect_err("none is made");
+    assert_eq!((none.reason, none.violations[0].field.as_str()), (Reason::FieldInvalid, "spec.subnets[0]"));
+    for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
+        let there = decided(&wanted, [record("1", "", state)]).expect_err("it stays as it is");
+        assert_eq!(
+            (there.reason, there.metadata["fields"].as_str()),
+            (Reason::ImmutableField, "spec.subnets[0]")
+        );
+    }
+    let former = record("1", "", LoadBalancerState::Active);
+    let grants: Grants = vec!["shop:subnet=s-1".parse().expect("a grant")].into();
+    let observed = Observed { items: &[], fresh: true, former: Some(&former) };
+    let again = decide(&WriteOnly, &grants, &wanted, &Fence::default(), &observed);
+    assert!(matches!(again, Ok(Next::Create(_))), "{again:?}");
 }
 
 /// By default Services of the owner's namespace, in the owner's cluster, share its load balancer; others need its consent.
@@ -140,6 +174,15 @@ fn what_is_shared_needs_the_owners_consent() {
         ("another namespace", lb(Some("c"), "mail", ""), Grants::default(), false),
         ("another one, shared with a third", lb(Some("c"), "mail", "news"), Grants::default(), false),
         ("another one, shared with it", lb(Some("c"), "mail", "news,shop"), Grants::default(), true),
+        (
+            "another one, which the former controller let it use",
+            LoadBalancerRecord {
+                summary: LoadBalancer { name: SHARED.to_owned(), ..lb(Some("c"), "mail", "").summary },
+                ..lb(Some("c"), "mail", "")
+            },
+            Grants::default(),
+            true,
+        ),
         ("another one, granted", lb(Some("c"), "mail", ""), grant.clone(), true),
         ("the same namespace of another cluster", lb(Some("d"), "shop", "shop"), Grants::default(), false),
         ("another cluster, granted", lb(Some("d"), "shop", ""), grant, true),

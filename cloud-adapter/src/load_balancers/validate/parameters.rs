@@ -12,24 +12,14 @@ const SIMILAR: f64 = 0.6;
 /// The units of durations, in milliseconds. The longer word comes first: `ms` ends in `s`.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Refuses the first that is unknown, not of its type, or not granted though it needs a grant.
+/// Refuses the first that is unknown or not of its type.
 ///
 /// # Errors
 /// `UNKNOWN_PARAMETER` with the nearest known one; `FIELD_INVALID`.
-pub(super) fn check(
-    values: &BTreeMap<String, String>,
-    declared: &[Parameter],
-    is_granted: impl Fn(&str) -> bool,
-) -> Result<(), AdapterError> {
+pub(super) fn check(values: &BTreeMap<String, String>, declared: &[Parameter]) -> Result<(), AdapterError> {
     for (key, value) in values {
         let known = declared.iter().find(|known| known.key == *key);
         let known = known.ok_or_else(|| unknown(key, declared))?;
-        if known.needs_grant && !is_granted(key) {
-            let text = format!(
-                "may be set by nobody but the operator: see --grant NAMESPACE:parameter={key} of the adapter"
-            );
-            return Err(AdapterError::field(format!("spec.parameters[{key}]"), text));
-        }
         if let Some(fault) = fault(known, value) {
             let text = format!("{value:?} {fault}");
             return Err(AdapterError::field(format!("spec.parameters[{key}]"), text));
@@ -92,19 +82,6 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_beyond_the_service_needs_a_grant() {
-        let declared = [Parameter { needs_grant: true, ..declared(Type::String, &[]) }];
-        let values = BTreeMap::from([("x".into(), "subnet".into())]);
-        let error = check(&values, &declared, |_key| false).expect_err("no grant");
-        assert_eq!(
-            (error.reason, error.violations[0].field.as_str()),
-            (Reason::FieldInvalid, "spec.parameters[x]")
-        );
-        assert!(error.message.contains("--grant NAMESPACE:parameter=x"), "{error}");
-        check(&values, &declared, |key| key == "x").expect("granted");
-    }
-
-    #[test]
     fn values_must_be_of_the_declared_type() {
         for (kind, allowed, good, bad) in [
             (Type::String, &[][..], &["", "any thing"][..], &[][..]),
@@ -122,7 +99,7 @@ mod tests {
         ] {
             let declared = [declared(kind, allowed)];
             let values = |value: &str| BTreeMap::from([("x".into(), value.into())]);
-            let check = |value: &str| check(&values(value), &declared, |_key| false);
+            let check = |value: &str| check(&values(value), &declared);
             for value in good {
                 check(value).expect(value);
             }

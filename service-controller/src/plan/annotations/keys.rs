@@ -115,7 +115,8 @@ pub(crate) const NAME: Key = Key::one("name");
 /// Needs: `lb.reserved-ip`
 pub(crate) const ADDRESS: Key = Key::one("address");
 
-/// Where its addresses are taken from, in the vendor's words.
+/// Where its addresses are taken from, in the vendor's words. A pool that the load balancer does not have yet needs the operator's grant
+/// `pool`.
 ///
 /// Type: text
 /// Default: the vendor's
@@ -123,7 +124,8 @@ pub(crate) const ADDRESS: Key = Key::one("address");
 /// Needs: `lb.address-pool`
 pub(crate) const ADDRESS_POOL: Key = Key::service("address-pool");
 
-/// The subnets that the load balancer is put into, by the vendor's IDs, in order of preference.
+/// The subnets that the load balancer is put into, by the vendor's IDs, in order of preference. Each that it is not in yet needs the
+/// operator's grant `subnet`.
 ///
 /// Type: list of texts
 /// Default: the vendor's
@@ -155,7 +157,8 @@ pub(crate) const ALGORITHM: Key = Key::port("algorithm");
 /// Needs: `lb.listener-protocol` for `http`, `https` and `tls`; a TCP port
 pub(crate) const LISTENER_PROTOCOL: Key = Key::port("listener-protocol");
 
-/// Certificates that are at the vendor already, by reference. Never a secret.
+/// Certificates that are at the vendor already, by reference. Never a secret. Each that the load balancer does not use yet needs the
+/// operator's grant `certificate`.
 ///
 /// Type: list of texts
 /// Default: none

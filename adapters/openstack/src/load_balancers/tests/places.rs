@@ -112,7 +112,7 @@ fn claim() -> Claim {
     let word = |word: &str| word.to_owned();
     let owner = Owner { namespace: word("shop"), name: word("web"), ..Owner::default() };
     let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") };
-    Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new() }
+    Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new(), releases: false }
 }
 
 #[tokio::test]

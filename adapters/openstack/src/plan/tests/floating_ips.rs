@@ -309,6 +309,37 @@ fn a_kept_one_stays_in_the_project() {
     assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
 }
 
+/// Without a word about it, it stays kept: it was to outlive Services of this name.
+#[test]
+fn a_kept_one_that_came_back_goes_once_its_service_says_so() {
+    let mut bench = Bench::new();
+    let keeps = with(public([tcp(80)]), kept);
+    bench.settled(&keeps);
+    bench.gone(&keeps);
+    let mut again = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["203.0.113.5".to_owned()]);
+    again.key.owner_uid = "u-2".to_owned();
+    bench.settled(&again);
+    bench.gone(&again);
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "it stays kept");
+    again.key.owner_uid = "u-3".to_owned();
+    let goes = with(again, |spec| spec.address_retention = AddressRetention::Release.into());
+    bench.settled(&goes);
+    bench.gone(&goes);
+    assert_eq!(bench.cloud.floating_ips.len(), 0);
+
+    // The same once it is there.
+    let mut bench = Bench::new();
+    bench.settled(&keeps);
+    bench.gone(&keeps);
+    let mut again = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["203.0.113.5".to_owned()]);
+    again.key.owner_uid = "u-2".to_owned();
+    bench.settled(&again);
+    let goes = with(again, |spec| spec.address_retention = AddressRetention::Release.into());
+    assert!(bench.settled(&goes).1.contains(&"describe floating IP 203.0.113.5 as ours".to_owned()));
+    bench.gone(&goes);
+    assert_eq!(bench.cloud.floating_ips.len(), 0);
+}
+
 /// Each holds a part of the project's quota for ever.
 #[test]
 fn a_namespace_keeps_as_many_addresses_as_it_may() {

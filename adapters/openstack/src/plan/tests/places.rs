@@ -22,6 +22,25 @@ fn what_a_service_says_of_its_place_and_size_comes_before_the_flags() {
     assert_eq!(bench.plan(&desired), Ok(vec![]));
 }
 
+/// A grant is needed to get it, and not to keep it.
+#[test]
+fn what_a_load_balancer_uses_already_is_told() {
+    let mut bench = Bench::new();
+    let desired = with(public([tcp(443)]), |spec| {
+        spec.subnets = vec!["subnet-44".into()];
+        spec.listeners[0].tls_refs = vec!["cert-1".into()];
+        spec.address_pool = "dmz".into();
+    });
+    bench.settled(&desired);
+    let hers = json!({ "name": "hers", "protocol": "TERMINATED_HTTPS", "protocol_port": 9443, "default_tls_container_ref": "cert-2" });
+    bench.create_listener("lb-1", None, &hers);
+    let uses = crate::load_balancers::uses(&bench.seen(&desired).expect("there"));
+    for name in ["subnet-44", "cert-1", "dmz"] {
+        assert!(uses.contains(name), "{name}: {uses:?}");
+    }
+    assert!(!uses.contains("cert-2"), "a person's listener: {uses:?}");
+}
+
 #[test]
 fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
     let both = |listener| {

@@ -2,10 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{
-    shared::{by_hand, sharer},
-    *,
-};
+use super::{adopted::by_hand, shared::sharer, *};
 
 prop_compose! {
     fn listeners()(ports in prop::collection::btree_map((any::<bool>(), 1_u32..5), (0_u32..3, 0_u8..4, 0_i64..3), 1..5))

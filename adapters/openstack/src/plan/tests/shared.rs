@@ -18,18 +18,7 @@ pub(super) fn sharer(
     with(desired, |spec| spec.load_balancer_id = balancer.to_owned())
 }
 
-/// A load balancer that a person made, with a listener and a pool.
-pub(super) fn by_hand(bench: &mut Bench) {
-    let hers = json!({ "id": "hers", "name": "hers", "provisioning_status": "ACTIVE", "vip_port_id": "port-of-hers",
-        "vip_address": "10.0.0.77", "tags": ["team=a"] });
-    bench.cloud.balancers.push(hers);
-    let pool = bench
-        .create_pool("hers", &json!({ "name": "pool", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN" }));
-    let listener = json!({ "name": "front", "protocol": "TCP", "protocol_port": 9000 });
-    bench.create_listener("hers", Some(&pool), &listener);
-}
-
-fn refused(bench: &Bench, desired: &DesiredLoadBalancer) -> (Fault, String, String) {
+pub(super) fn refused(bench: &Bench, desired: &DesiredLoadBalancer) -> (Fault, String, String) {
     let (_, error) = bench.copy().refused(desired);
     (error.fault, error.fields.join(" "), error.message)
 }
@@ -147,36 +136,26 @@ fn an_address_never_passes_to_another_namespace() {
     }
 }
 
-/// A person's, which a Service took over by its ID.
+/// The deletion would wait for each of their changes.
 #[test]
-fn what_was_adopted_is_released_as_it_was() {
+fn what_goes_is_closed_to_services_of_other_namespaces_first() {
     let mut bench = Bench::new();
-    by_hand(&mut bench);
-    bench.cloud.balancers[0]["tags"] = json!(["team=a", "cloudadapter.dev/adopt=shop"]);
-    let before = bench.cloud.clone();
-    let web = web([tcp(80)]);
-    let hers = bench.records().remove(0);
-    assert_eq!(hers.adoptable_by, cloud_adapter::driver::Namespaces::read(["shop"]));
-    let take = crate::plan::plan(&web, &bench::writer(), Some(&hers), &bench.site()).expect("possible");
-    bench.execute(&take[0]);
-    let (record, _) = bench.settled(&web);
-    assert_eq!(record.origin, cloud_adapter::driver::Origin::Adopted);
+    let web = with(public([tcp(80)]), |spec| spec.shared_with = vec!["ops".to_owned()]);
+    bench.settled(&web);
+    let mut guest = sharer("guest", "lb-1", [tcp(443)]);
+    guest.owner.namespace = "ops".to_owned();
+    bench.settled(&guest);
+    let closes = bench.next_of_removal(&web).expect("it goes");
+    assert_eq!(closes.to_string(), "take the tags off load balancer lb-1, which others use");
+    bench.execute(&closes);
+    guest.spec.listeners.push(tcp(8080));
+    let refused = refused(&bench, &hashed(guest));
+    assert_eq!((refused.0, refused.1.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
     assert_eq!(
-        bench.settled(&with(web.clone(), |spec| drop(spec.tags.insert("a".into(), "b".into())))).1.len(),
-        1
+        bench.gone(&web),
+        ["delete load balancer lb-1 with all its parts", "delete floating IP 203.0.113.5"]
     );
-    while let Some(step) = bench
-        .seen(&web)
-        .filter(|it| it.belongs_to(&web.key))
-        .and_then(|record| crate::plan::plan_release(&record, None).into_iter().next())
-    {
-        assert!(!matches!(step, Step::DeleteLoadBalancer { .. }), "{step}");
-        bench.execute(&step);
-    }
-    assert_eq!(
-        (&bench.cloud.balancers, &bench.cloud.listeners, &bench.cloud.pools),
-        (&before.balancers, &before.listeners, &before.pools)
-    );
+    assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
 }
 
 #[test]
@@ -298,27 +277,6 @@ fn an_owner_that_comes_back_takes_its_own_back() {
 }
 
 #[test]
-fn one_that_a_person_made_stays_as_it_was() {
-    let mut bench = Bench::new();
-    by_hand(&mut bench);
-    let before = bench.cloud.clone();
-    let (web, api) = (sharer("web", "hers", [tcp(80)]), sharer("api", "hers", [tcp(443)]));
-    let (record, _) = bench.settled(&web);
-    assert_eq!(addresses(&record), ["10.0.0.77"]);
-    bench.settled(&api);
-    let taken = refused(&bench, &sharer("shop", "hers", [tcp(9000)]));
-    assert!(taken.2.contains("listener front"), "{}", taken.2);
-    for one in [&web, &api] {
-        bench.gone(one);
-        assert_eq!(bench.next_of_removal(one), None);
-    }
-    assert_eq!(
-        (&bench.cloud.balancers, &bench.cloud.listeners, &bench.cloud.pools),
-        (&before.balancers, &before.listeners, &before.pools)
-    );
-}
-
-#[test]
 fn who_comes_or_goes_meanwhile_is_seen_before_anything_is_deleted() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
@@ -392,75 +350,6 @@ fn no_more_than_so_many_share_and_a_second_of_one_uid_is_refused() {
 }
 
 #[test]
-fn what_the_go_controller_shares_is_taken_over_service_by_service() {
-    for (first, second) in [("web", "api"), ("api", "web")] {
-        let mut bench = Bench::new();
-        let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
-        let api = sharer("api", "lb-1", [tcp(443)]);
-        of_go(&mut bench);
-        let address = addresses(&bench.observe().expect("there"));
-        let by_name = |name: &str| if name == "web" { &web } else { &api };
-        for name in [first, second] {
-            let writes = bench.settled(by_name(name)).1;
-            assert!(
-                !writes.iter().any(|it| it.contains("create") || it.contains("delete")),
-                "{name}: {writes:?}"
-            );
-        }
-        let record = bench.seen(&web).expect("there");
-        assert_eq!((record.summary.vendor_id.as_str(), addresses(&record)), ("lb-1", address.clone()));
-        assert_eq!(bench.seen(&api).expect("there").summary.vendor_id, "lb-1/u-api", "{first} first");
-        bench.gone(&web);
-        assert_eq!(addresses(&bench.seen(&api).expect("serves on")), address);
-        bench.gone(&api);
-        assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{first} first");
-    }
-}
-
-#[test]
-fn what_the_go_controller_still_uses_stays() {
-    let mut bench = Bench::new();
-    of_go(&mut bench);
-    // This one goes before it was taken over, and so does its listener.
-    assert_eq!(
-        bench.deleted(),
-        [
-            "delete listener tcp/80",
-            "delete pool pool_0_kube_service_prod_shop_web (pool-2)",
-            "take the tags off load balancer lb-1, which others use",
-        ]
-    );
-    assert_eq!((bench.cloud.listeners.len(), bench.cloud.floating_ips.len()), (1, 1));
-    // One of ours that shares what that one made has its tag there: it would delete it otherwise.
-    let mut bench = Bench::new();
-    of_go(&mut bench);
-    let shop = sharer("shop", "lb-1", [tcp(8080)]);
-    let (record, _) = bench.settled(&shop);
-    let tag = "kube_service_prod_shop_shop".to_owned();
-    let tags = |record: &Record| record.detail.balancer.clone().expect("there").tags;
-    assert!(tags(&record).contains(&tag));
-    let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(443)]));
-    assert!(taken.2.contains("kube_service_prod_shop_api"), "{}", taken.2);
-    bench.gone(&shop);
-    assert!(!tags(&bench.observe().expect("it stays")).contains(&tag));
-}
-
-/// The Go cloud controller manager's load balancer for `shop/web`, which `shop/api` shares.
-fn of_go(bench: &mut Bench) {
-    const API: &str = "kube_service_prod_shop_api";
-    bench.settled(&public([tcp(80), tcp(443)]));
-    set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": GO, "tags": [GO, API] }));
-    for (n, name) in [GO, API].into_iter().enumerate() {
-        bench.cloud.listeners[n]["tags"] = json!([name]);
-        bench.cloud.listeners[n]["name"] = json!(format!("listener_0_{name}"));
-        bench.cloud.pools[n]["tags"] = json!([]);
-        bench.cloud.pools[n]["name"] = json!(format!("pool_0_{name}"));
-    }
-    let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
-    bench.cloud.floating_ips[0]["description"] = json!(go);
-}
-
-#[test]
 fn an_address_that_is_to_be_kept_stays_when_the_last_one_goes() {
     let mut bench = Bench::new();
     let keep = load_balancer_spec::AddressRetention::Keep;
@@ -484,67 +373,6 @@ fn whose_a_part_is_stands_on_it() {
     bench.settled(&api);
     let own = [bench.cloud.listeners.last(), bench.cloud.pools.last()].map(|one| body(&one)["tags"].clone());
     assert_eq!(own, [json!([part_tag(&api.key)]), json!([part_tag(&api.key)])]);
-}
-
-/// Both saw it as nobody's: the first one has it, and the second one looks again.
-#[test]
-fn of_two_that_take_what_is_nobodys_one_has_it() {
-    let mut bench = Bench::new();
-    of_go(&mut bench);
-    let web = public([tcp(80), tcp(443)]);
-    let mut twin = web.clone();
-    twin.key = LoadBalancerKey { cluster_id: "c-2".to_owned(), owner_uid: "u-2".to_owned() };
-    set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
-    bench.cloud.listeners[1]["tags"] = json!([GO]);
-    let both = [&web, &twin].map(|one| bench.plan(one).expect("it is nobody's").remove(0));
-    assert!(both.iter().all(|step| matches!(step, Step::AdoptLoadBalancer { .. })), "{both:?}");
-    bench.execute(&both[0]);
-    let before = bench.cloud.balancers.clone();
-    assert_eq!(bench.try_execute(&both[1]).expect_err("it is another's").fault, Fault::Busy);
-    assert_eq!(bench.cloud.balancers, before);
-}
-
-/// Whoever was there before the takeover and goes before it leaves all to those who stay, and the last one takes it along.
-#[test]
-fn what_the_go_controller_made_for_one_that_is_gone_goes_with_the_last_one() {
-    let mut bench = Bench::new();
-    of_go(&mut bench);
-    let api = sharer("api", "lb-1", [tcp(443)]);
-    bench.deleted();
-    let (record, _) = bench.settled(&api);
-    assert_eq!(addresses(&record), ["203.0.113.8"], "it serves on");
-    assert_eq!(
-        bench.gone(&api),
-        [
-            "describe floating IP 203.0.113.8 as ours",
-            "delete load balancer lb-1 with all its parts",
-            "delete floating IP 203.0.113.8",
-        ]
-    );
-    assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
-}
-
-/// A takeover that was interrupted before the address was ours.
-#[test]
-fn what_was_taken_over_by_half_goes_with_its_address() {
-    for shared in [false, true] {
-        let mut bench = Bench::new();
-        of_go(&mut bench);
-        let api = sharer("api", "lb-1", [tcp(443)]);
-        if shared {
-            bench.settled(&api);
-        } else {
-            set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
-            bench.cloud.listeners.truncate(1);
-            bench.cloud.pools.truncate(1);
-        }
-        let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
-        bench.run(&web, 1);
-        bench.gone(&web);
-        assert_eq!(bench.cloud.balancers.len(), usize::from(shared));
-        bench.gone(&api);
-        assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{shared}");
-    }
 }
 
 /// Somebody comes, or the owner comes back, when the last one has taken the address over already.

@@ -1,0 +1,136 @@
+//! Load balancers that the Go cloud controller manager lets several Services use.
+
+use super::{
+    shared::{refused, sharer},
+    *,
+};
+
+#[test]
+fn what_the_go_controller_shares_is_taken_over_service_by_service() {
+    for (first, second) in [("web", "api"), ("api", "web")] {
+        let mut bench = Bench::new();
+        let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
+        let api = sharer("api", "lb-1", [tcp(443)]);
+        of_go(&mut bench);
+        let address = addresses(&bench.observe().expect("there"));
+        let by_name = |name: &str| if name == "web" { &web } else { &api };
+        for name in [first, second] {
+            let writes = bench.settled(by_name(name)).1;
+            assert!(
+                !writes.iter().any(|it| it.contains("create") || it.contains("delete")),
+                "{name}: {writes:?}"
+            );
+        }
+        let record = bench.seen(&web).expect("there");
+        assert_eq!((record.summary.vendor_id.as_str(), addresses(&record)), ("lb-1", address.clone()));
+        assert_eq!(bench.seen(&api).expect("there").summary.vendor_id, "lb-1/u-api", "{first} first");
+        bench.gone(&web);
+        assert_eq!(addresses(&bench.seen(&api).expect("serves on")), address);
+        bench.gone(&api);
+        assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{first} first");
+    }
+}
+
+#[test]
+fn what_the_go_controller_still_uses_stays() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    // This one goes before it was taken over, and so does its listener.
+    assert_eq!(
+        bench.deleted(),
+        [
+            "delete listener tcp/80",
+            "delete pool pool_0_kube_service_prod_shop_web (pool-2)",
+            "take the tags off load balancer lb-1, which others use",
+        ]
+    );
+    assert_eq!((bench.cloud.listeners.len(), bench.cloud.floating_ips.len()), (1, 1));
+    // One of ours that shares what that one made has its tag there: it would delete it otherwise.
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let shop = sharer("shop", "lb-1", [tcp(8080)]);
+    let (record, _) = bench.settled(&shop);
+    let tag = "kube_service_prod_shop_shop".to_owned();
+    let tags = |record: &Record| record.detail.balancer.clone().expect("there").tags;
+    assert!(tags(&record).contains(&tag));
+    let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(443)]));
+    assert!(taken.2.contains("kube_service_prod_shop_api"), "{}", taken.2);
+    bench.gone(&shop);
+    assert!(!tags(&bench.observe().expect("it stays")).contains(&tag));
+}
+
+/// The Go cloud controller manager's load balancer for `shop/web`, which `shop/api` shares.
+fn of_go(bench: &mut Bench) {
+    const API: &str = "kube_service_prod_shop_api";
+    bench.settled(&public([tcp(80), tcp(443)]));
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": GO, "tags": [GO, API] }));
+    for (n, name) in [GO, API].into_iter().enumerate() {
+        bench.cloud.listeners[n]["tags"] = json!([name]);
+        bench.cloud.listeners[n]["name"] = json!(format!("listener_0_{name}"));
+        bench.cloud.pools[n]["tags"] = json!([]);
+        bench.cloud.pools[n]["name"] = json!(format!("pool_0_{name}"));
+    }
+    let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
+    bench.cloud.floating_ips[0]["description"] = json!(go);
+}
+
+/// Both saw it as nobody's: the first one has it, and the second one looks again.
+#[test]
+fn of_two_that_take_what_is_nobodys_one_has_it() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let web = public([tcp(80), tcp(443)]);
+    let mut twin = web.clone();
+    twin.key = LoadBalancerKey { cluster_id: "c-2".to_owned(), owner_uid: "u-2".to_owned() };
+    set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
+    bench.cloud.listeners[1]["tags"] = json!([GO]);
+    let both = [&web, &twin].map(|one| bench.plan(one).expect("it is nobody's").remove(0));
+    assert!(both.iter().all(|step| matches!(step, Step::AdoptLoadBalancer { .. })), "{both:?}");
+    bench.execute(&both[0]);
+    let before = bench.cloud.balancers.clone();
+    assert_eq!(bench.try_execute(&both[1]).expect_err("it is another's").fault, Fault::Busy);
+    assert_eq!(bench.cloud.balancers, before);
+}
+
+/// Whoever was there before the takeover and goes before it leaves all to those who stay, and the last one takes it along.
+#[test]
+fn what_the_go_controller_made_for_one_that_is_gone_goes_with_the_last_one() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let api = sharer("api", "lb-1", [tcp(443)]);
+    bench.deleted();
+    let (record, _) = bench.settled(&api);
+    assert_eq!(addresses(&record), ["203.0.113.8"], "it serves on");
+    assert_eq!(
+        bench.gone(&api),
+        [
+            "describe floating IP 203.0.113.8 as ours",
+            "delete load balancer lb-1 with all its parts",
+            "delete floating IP 203.0.113.8",
+        ]
+    );
+    assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
+}
+
+/// A takeover that was interrupted before the address was ours.
+#[test]
+fn what_was_taken_over_by_half_goes_with_its_address() {
+    for shared in [false, true] {
+        let mut bench = Bench::new();
+        of_go(&mut bench);
+        let api = sharer("api", "lb-1", [tcp(443)]);
+        if shared {
+            bench.settled(&api);
+        } else {
+            set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
+            bench.cloud.listeners.truncate(1);
+            bench.cloud.pools.truncate(1);
+        }
+        let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
+        bench.run(&web, 1);
+        bench.gone(&web);
+        assert_eq!(bench.cloud.balancers.len(), usize::from(shared));
+        bench.gone(&api);
+        assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{shared}");
+    }
+}
