@@ -149,14 +149,20 @@ impl Grants {
     /// The range that holds the address and is reserved for other namespaces alone.
     #[must_use]
     pub fn reserved_for_others(&self, namespace: &str, address: IpAddr) -> Option<IpNet> {
-        let holds =
-            |grant: &&Grant| matches!(&grant.kind, Kind::Addresses(range) if range.contains(&address));
-        let mut holding = self.0.iter().filter(holds).peekable();
-        let first = match holding.peek()?.kind {
-            Kind::Addresses(range) => range,
-            _ => return None,
-        };
-        (!holding.any(|grant| is(&grant.namespace, namespace))).then_some(first)
+        let holding = self.0.iter().filter_map(|grant| match &grant.kind {
+            Kind::Addresses(range) if range.contains(&address) => Some((&grant.namespace, *range)),
+            Kind::Addresses(_)
+            | Kind::Adopt(_)
+            | Kind::AdoptAndDelete(_)
+            | Kind::Share(_)
+            | Kind::Parameter(_)
+            | Kind::Subnet(_)
+            | Kind::Certificate(_)
+            | Kind::Pool(_) => None,
+        });
+        let mut holding = holding.peekable();
+        let (_, first) = *holding.peek()?;
+        (!holding.any(|(granted, _)| is(granted, namespace))).then_some(first)
     }
 }
 

@@ -2202,6 +2202,9 @@ pub struct LoadBalancerSpec {
     >,
     /// Where its addresses are taken from, in the vendor's words: a pool, a prefix, an external network. Empty: the vendor's default.
     /// Needs `lb.address-pool`. What cannot change in place is answered IMMUTABLE_FIELD, as with the next three.
+    ///
+    /// Pools, subnets, certificates and some parameters may be of others: an adapter may leave it to its operator which namespaces get them.
+    /// It refuses them with FIELD_INVALID where there is no load balancer yet, and else with IMMUTABLE_FIELD unless the load balancer has them.
     #[prost(string, tag = "13")]
     pub address_pool: ::prost::alloc::string::String,
     /// The vendor's IDs of the subnets that it is put into, each at most once, in order of preference. Empty: the vendor's default.

@@ -121,17 +121,17 @@ async fn what_needs_a_grant_is_told_and_nodes_are_followed_all_the_same() {
     bed.patch_service("web", &asks).await.unwrap();
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
     assert!(told.contains(GRANT), "{told}");
-    follows(&mut bed, "b", 2).await;
+    follows(&bed, "b", 2).await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().restart().await.unwrap();
     bed.ready().await.unwrap();
-    follows(&mut bed, "c", 3).await;
+    follows(&bed, "c", 3).await.unwrap();
     let state = bed.cluster.cloud.state().await.unwrap();
     assert_eq!(state.load_balancers.len(), 1, "nothing was made for the new one");
 }
 
 /// A node joins, and is behind the load balancer of `web`.
-async fn follows(bed: &mut Bed, node: &str, members: usize) {
-    bed.join(node, None).await.unwrap();
+async fn follows(bed: &Bed, node: &str, members: usize) -> anyhow::Result<()> {
+    bed.join(node, None).await?;
     bed.until_cloud(&format!("{node} is behind it"), |state| {
         let pools = &state.balancer("web").context("it is not there")?.pools;
         let all: Vec<usize> = pools.iter().map(|pool| pool.members.len()).collect();
@@ -139,5 +139,4 @@ async fn follows(bed: &mut Bed, node: &str, members: usize) {
         Ok(())
     })
     .await
-    .unwrap();
 }

@@ -8,7 +8,7 @@ use std::{
 
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 
-use super::answers::FloatingIp;
+use super::{answers::FloatingIp, requests::NewFloatingIp};
 use crate::{
     ownership::{Description, short_namespace},
     step::Step,
@@ -51,12 +51,12 @@ fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
 
 /// What a step will keep, if it is done.
 pub(crate) fn written_by(step: &Step) -> Option<Description> {
-    let text = match step {
-        Step::CreateFloatingIp { new, .. } => &new.description,
-        Step::DescribeFloatingIp { description, .. } => description,
-        _ => return None,
+    let (Step::CreateFloatingIp { new: NewFloatingIp { description, .. }, .. }
+    | Step::DescribeFloatingIp { description, .. }) = step
+    else {
+        return None;
     };
-    Description::read(text).filter(|record| record.keep)
+    Description::read(description).filter(|record| record.keep)
 }
 
 /// What the last sweep found, and what was written since: all Services of a namespace may come between two sweeps.

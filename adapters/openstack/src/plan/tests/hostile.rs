@@ -348,6 +348,7 @@ impl World {
         let all: Vec<String> = vips
             .chain(cloud.floating_ips.iter().filter_map(|one| text(one, "floating_ip_address")))
             .collect();
+        let lent = self.id_of("lent");
         let chance = &mut self.chance;
         let ports: Vec<contract::Listener> =
             [25, 80, 443, 1194, 8080, 9000].into_iter().filter(|_| chance.one_in(3)).map(tcp).collect();
@@ -359,6 +360,7 @@ impl World {
         match chance.below(6) {
             0 => service.adoption = Adoption::IfUnowned,
             1 | 2 => (service.adoption, service.known) = (Adoption::ById, chance.of(&ids)),
+            3 | 4 if chance.one_in(2) => spec.load_balancer_id = lent,
             3 | 4 => spec.load_balancer_id = chance.of(&ids).unwrap_or_default(),
             _ => (),
         }
@@ -374,30 +376,13 @@ impl World {
             let tags = [("cloudadapter.dev/adopt", EVIL), ("kube_service_prod_shop_web", ""), ("team", "x")];
             spec.tags.extend(chance.of(&tags).map(|(key, value)| (key.to_owned(), value.to_owned())));
         }
-        if chance.one_in(4) {
-            let closed = [
-                ("member-subnet-id", "members-of-others"),
-                ("floating-subnet-id", "floating-of-others"),
-                ("network-id", "subnet-of-others"),
-            ];
-            let one = chance.of(&closed).map(|(key, value)| (key.to_owned(), value.to_owned()));
-            spec.parameters.extend(one);
-        }
         if chance.one_in(3) {
             spec.address_retention = AddressRetention::Keep.into();
         }
         if chance.one_in(4) {
             spec.shared_with = vec!["shop".to_owned()];
         }
-        if chance.one_in(3) {
-            spec.address_pool = chance.of(&["dmz", "pool-of-others"]).unwrap_or_default().to_owned();
-        }
-        if chance.one_in(6) {
-            spec.subnets = vec!["subnet-of-others".to_owned()];
-        }
-        if chance.one_in(6) {
-            spec.listeners[0].tls_refs = vec!["certificate-of-others".to_owned()];
-        }
+        ask_for_what_is_of_others(chance, spec);
         service.recreate = chance
             .of(&[Recreate::Never, Recreate::IfError, Recreate::IfImmutableChanged])
             .unwrap_or_default();
@@ -537,6 +522,28 @@ impl World {
             self.writes,
             last.join("\n")
         )
+    }
+}
+
+/// Asks for what is of others.
+fn ask_for_what_is_of_others(chance: &mut Chance, spec: &mut LoadBalancerSpec) {
+    if chance.one_in(4) {
+        let closed = [
+            ("member-subnet-id", "members-of-others"),
+            ("floating-subnet-id", "floating-of-others"),
+            ("network-id", "subnet-of-others"),
+        ];
+        let one = chance.of(&closed).map(|(key, value)| (key.to_owned(), value.to_owned()));
+        spec.parameters.extend(one);
+    }
+    if chance.one_in(3) {
+        spec.address_pool = chance.of(&["dmz", "pool-of-others"]).unwrap_or_default().to_owned();
+    }
+    if chance.one_in(6) {
+        spec.subnets = vec!["subnet-of-others".to_owned()];
+    }
+    if chance.one_in(6) {
+        spec.listeners[0].tls_refs = vec!["certificate-of-others".to_owned()];
     }
 }
 
