@@ -153,10 +153,10 @@ pub trait Driver:
         false
     }
 
-    /// The vendor's names of what a load balancer uses for its key already: subnets, networks, pools of addresses, certificates. Of these it
-    /// may ask for any without a grant. Pure. As it is: the driver cannot tell.
-    fn uses(&self, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
-        let _own = observed;
+    /// The vendor's names of what a load balancer uses for its heir already: subnets, networks, pools of addresses, certificates, addresses.
+    /// Of these it may ask for any without a grant. Pure. As it is: the driver cannot tell.
+    fn uses(&self, heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
+        let _own = (heir, observed);
         BTreeSet::new()
     }
 

@@ -278,9 +278,12 @@ impl Driver for OpenStackDriver {
     }
 
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Detail>) -> Heritage {
-        let names = GoNames::of(heir);
+        let (names, key) = (GoNames::of(heir), heir.key.clone());
         move |record| match &record.detail.balancer {
-            Some(balancer) if !ownership::is_given_up(&balancer.tags) => {
+            Some(balancer)
+                if !ownership::is_given_up(&balancer.tags)
+                    && !ownership::shares_by_consent(&balancer.tags, &key) =>
+            {
                 names.heritage(&balancer.name, &balancer.tags)
             }
             Some(_) | None => Heritage::Unrelated,
@@ -302,8 +305,8 @@ impl Driver for OpenStackDriver {
         })
     }
 
-    fn uses(&self, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
-        load_balancers::uses(observed)
+    fn uses(&self, heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
+        load_balancers::uses(heir, observed)
     }
 
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {

@@ -24,7 +24,7 @@ use std::{
 };
 
 use cloud_adapter::{
-    driver::{Collection, Cursor, Fault, LoadBalancerRecord, Page, VendorError},
+    driver::{Collection, Cursor, Fault, Heir, LoadBalancerRecord, Page, VendorError},
     vendor::Session,
 };
 
@@ -43,7 +43,7 @@ use self::{
 use crate::{
     OpenStackDriver,
     client::{self, octavia::Listed, security_groups::GuardedPorts},
-    ownership::{self, Description, User},
+    ownership::{self, Description, GoNames, User},
     plan,
     step::Transport,
 };
@@ -71,23 +71,31 @@ pub(crate) struct PoolTree {
     pub(crate) members: Option<Arc<[Member]>>,
 }
 
-/// Octavia's and Neutron's names of what a load balancer uses for its key: networks, subnets, pools of addresses, certificates.
-pub(crate) fn uses(observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
+/// Octavia's and Neutron's names of what a load balancer uses for its heir: networks, subnets, pools of addresses, certificates, addresses.
+pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
-    let key = observed.summary.key.clone().unwrap_or_default();
-    let is_own = |name: &str, tags: &[String]| ownership::is_part_of(&key, &balancer.name, (name, tags));
+    let go = GoNames::of(heir).name;
+    let is_own = |name: &str, tags: &[String]| {
+        let of = |balancer: &str| ownership::is_part_of(&heir.key, balancer, (name, tags));
+        of(&go) || (!ownership::is_shared(&balancer.tags, &heir.key) && of(&balancer.name))
+    };
     let listeners = listeners.iter().filter(|one| is_own(&one.name, &one.tags));
     let certificates =
         listeners.flat_map(|one| one.default_tls_container_ref.iter().chain(&one.sni_container_refs));
     let pools = pools.iter().filter(|tree| is_own(&tree.pool.name, &tree.pool.tags));
     let members = pools.filter_map(|tree| tree.members.as_ref()).flat_map(|all| all.iter());
-    let here = floating_ips.iter().filter(|ip| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id);
-    let made_from = here.clone().filter_map(|ip| Description::read(&ip.description)).map(|ours| ours.pool);
-    let networks = here.map(|ip| &ip.floating_network_id).chain(&balancer.vip_network_id);
+    let leads_here = |ip: &&FloatingIp| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id;
+    let made_for =
+        |ip: &FloatingIp| Description::read(&ip.description).filter(|there| there.key() == heir.key);
+    let addresses: Vec<&FloatingIp> =
+        floating_ips.iter().filter(|ip| leads_here(ip) || made_for(ip).is_some()).collect();
+    let made_from = addresses.iter().filter_map(|ip| made_for(ip)).map(|there| there.pool);
+    let told = addresses.iter().map(|ip| ip.floating_ip_address.to_string()).chain(made_from);
+    let networks = addresses.iter().map(|ip| &ip.floating_network_id).chain(&balancer.vip_network_id);
     let vips = balancer.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_ref());
     let subnets = vips.chain(&balancer.vip_subnet_id).chain(members.filter_map(|one| one.subnet_id.as_ref()));
-    networks.chain(subnets).chain(certificates).cloned().chain(made_from).collect()
+    networks.chain(subnets).chain(certificates).cloned().chain(told).collect()
 }
 
 /// What is configured and known of the cloud's load balancers.

@@ -240,8 +240,19 @@ impl<'a> Goal<'a> {
         }
         let (ports, refusal) = self.ports(Role::Owner, (balancer, tree));
         steps.extend(ports);
-        steps.extend(floating_ips::changes(self.desired, self.wanted, Some((balancer, tree)), self.site)?);
-        let name = ownership::new_name(self.desired, &balancer.name);
+        let with_person = floating_ips::stays_with_person(self.desired, self.wanted, (balancer, tree));
+        if with_person.is_none() {
+            steps.extend(floating_ips::changes(
+                self.desired,
+                self.wanted,
+                Some((balancer, tree)),
+                self.site,
+            )?);
+        }
+        let fixed = fixed.or(with_person);
+        // What was there before its owner keeps the name that its owner finds it by.
+        let adopts = tags.contains(&ownership::adopted());
+        let name = ownership::new_name(self.desired, &balancer.name).filter(|_| !adopts);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
         let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
         let complete = complete.filter(|_| fixed.is_none());

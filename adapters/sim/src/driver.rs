@@ -323,7 +323,7 @@ impl Driver for SimDriver {
         plan::plan_release(&observed.detail)
     }
 
-    fn uses(&self, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
+    fn uses(&self, _heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
         let answers::LoadBalancer { placement, listeners, .. } = &observed.detail;
         let certificates =
             listeners.iter().filter_map(|one| one.traffic.known()).flat_map(|traffic| &traffic.certificates);

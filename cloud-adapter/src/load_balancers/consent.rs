@@ -62,10 +62,12 @@ impl Asked<'_> {
 
     fn has_address(&self, address: IpAddr) -> bool {
         let addresses = self.there.iter().flat_map(|(there, _)| &there.addresses);
-        addresses.filter_map(|one| one.value.as_ref()).any(|value| match value {
-            Value::Ip(there) => there.parse() == Ok(address),
-            Value::Hostname(_) => false,
-        })
+        // One that leads nowhere for a moment is not shown as the load balancer's.
+        self.has(&address.to_string())
+            || addresses.filter_map(|one| one.value.as_ref()).any(|value| match value {
+                Value::Ip(there) => there.parse() == Ok(address),
+                Value::Hostname(_) => false,
+            })
     }
 
     fn lacks(&self, field: String, what: &str, (kind, value): (&str, &str)) -> Violation {
@@ -104,11 +106,15 @@ impl Asked<'_> {
     fn names(&self, grants: &Grants) -> Vec<Violation> {
         let Self { spec, namespace, .. } = self;
         let mut lacking = Vec::new();
-        let pool = spec.address_pool.as_str();
+        // Where a load balancer is shared its place is its owner's, and what others say of it counts nothing. An owner may name its own.
+        let id = spec.load_balancer_id.as_str();
+        let owns = self.there.as_ref().is_some_and(|(there, _)| there.vendor_id == id);
+        let shares = !id.is_empty() && !owns;
+        let pool = Some(spec.address_pool.as_str()).filter(|_| !shares).unwrap_or_default();
         if !pool.is_empty() && !self.has(pool) && !grants.may_use_pool(namespace, pool) {
             lacking.push(self.lacks("spec.address_pool".to_owned(), &format!("pool {pool}"), ("pool", pool)));
         }
-        for (at, subnet) in spec.subnets.iter().enumerate() {
+        for (at, subnet) in spec.subnets.iter().enumerate().filter(|_| !shares) {
             if !self.has(subnet) && !grants.may_use_subnet(namespace, subnet) {
                 let field = format!("spec.subnets[{at}]");
                 lacking.push(self.lacks(field, &format!("subnet {subnet}"), ("subnet", subnet)));

@@ -192,9 +192,17 @@ fn absent<D, S>(
         (true, false) => Next::Look,
         (true, true) => Next::End(End::Absent),
         (false, _) => {
-            let steps: Vec<Vec<S>> =
-                targets.iter().map(|target| removal(target)).collect::<Result<_, AdapterError>>()?;
-            remove(steps.into_iter().flatten().collect())
+            let (mut steps, mut refusal) = (Vec::new(), None);
+            for target in &targets {
+                match removal(target) {
+                    Ok(more) => steps.extend(more),
+                    Err(error) => refusal = Some(error),
+                }
+            }
+            match refusal {
+                Some(refusal) if steps.is_empty() => return Err(refusal),
+                Some(_) | None => remove(steps),
+            }
         }
     })
 }
@@ -231,7 +239,9 @@ impl<A: Driver> Wish<'_, A> {
                 (Next::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    remove(removal(self.driver, self.grants, &self.desired.owner.namespace, second)?)
+                    // One that broke and is to be released stays: the first one serves.
+                    removal(self.driver, self.grants, &self.desired.owner.namespace, second)
+                        .map_or(Next::End(End::Present(kept)), remove)
                 }
                 (next, _) => next,
             });
@@ -263,7 +273,7 @@ impl<A: Driver> Wish<'_, A> {
                 Err(AdapterError::new(Reason::ResourceGone, text))
             }
             Adopted::Nothing => {
-                self.check_grants(self.former)?;
+                self.check_grants(None)?;
                 match self.creation(self.former)? {
                     steps if steps.is_empty() => Ok(Next::Look),
                     steps => Ok(Next::Create(steps)),
@@ -315,14 +325,18 @@ impl<A: Driver> Wish<'_, A> {
         matches!(heritage, Heritage::Sole | Heritage::Shared(_))
     }
 
-    /// Refuses what the operator has not opened to the namespace. `there`: what is the Service's own.
+    /// Refuses what the operator has not opened to the namespace. `there`: what is the Service's own; if this very wish was applied to it, it
+    /// has all of that.
     fn check_grants(&self, there: Option<&LoadBalancerRecord<A::Detail>>) -> Result<(), AdapterError> {
-        let DesiredLoadBalancer { spec, owner, .. } = self.desired;
-        if !consent::may_need_any(spec) {
+        let DesiredLoadBalancer { spec, owner, hash, key, .. } = self.desired;
+        let is_applied = |record: &LoadBalancerRecord<A::Detail>| {
+            record.belongs_to(key) && record.summary.applied_hash == *hash
+        };
+        if !consent::may_need_any(spec) || there.is_some_and(is_applied) {
             return Ok(());
         }
         let parameters = &self.driver.describe().parameters;
-        let there = there.map(|record| (&record.summary, self.driver.uses(record)));
+        let there = there.map(|record| (&record.summary, self.driver.uses(&self.desired.heir(), record)));
         consent::Asked { spec, namespace: &owner.namespace, parameters, there }.check(self.grants)
     }
 
@@ -357,8 +371,14 @@ impl<A: Driver> Wish<'_, A> {
                             return Ok(self.replace(record));
                         }
                         let mut error = AdapterError::from(error);
-                        let why = if record.origin == Origin::Adopted { "adopted" } else { "shared" };
-                        error.message.push_str(&format!("; it is not recreated, because it is {why}"));
+                        let why = if record.origin == Origin::Adopted {
+                            "it is adopted"
+                        } else if self.check_grants(None).is_err() {
+                            "that needs a grant"
+                        } else {
+                            "it is shared"
+                        };
+                        error.message.push_str(&format!("; it is not recreated, because {why}"));
                         Err(error)
                     }
                     Err(error) => Err(error.into()),
@@ -368,11 +388,12 @@ impl<A: Driver> Wish<'_, A> {
     }
 
     /// In place of the one that it shares there would be none; one that others use would only be left to them, to be taken back at
-    /// the next look; and one that was there before its owner would only be released.
+    /// the next look; one that was there before its owner would only be released; and what needs a grant would not be built again without.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         self.desired.shares().is_none()
             && !self.driver.is_used_by_others(record)
             && may_delete(self.grants, &self.desired.owner.namespace, record)
+            && self.check_grants(None).is_ok()
     }
 
     /// Deletes it, to build it anew; what that takes stands in the plan, too.

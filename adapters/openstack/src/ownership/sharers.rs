@@ -23,6 +23,8 @@ const SERVICES_MAX: usize = 16;
 const SHARER: &str = "sharer";
 /// Its owner has done with it, and others have not.
 const LEFT: &str = "left";
+/// On one that shares: the Go cloud controller manager let it do so before.
+const OF_GO: &str = "of-go";
 const YES: &str = "true";
 
 /// Someone who uses a load balancer.
@@ -124,9 +126,30 @@ pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBal
         || users_of_go(name, tags).iter().any(|tag| go::namespace_of(tag) == Some(&owner.namespace))
 }
 
+/// Whether one that uses it is of the namespace that it was made for, or that is not known.
+pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
+    match owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) {
+        Some((home, owner)) => {
+            user.key.cluster_id == home.cluster_id && user.owner.namespace == owner.namespace
+        }
+        None => go::namespace_of(name).is_none_or(|namespace| namespace == user.owner.namespace),
+    }
+}
+
+/// Whether one shares it by its owner's consent alone: the tag of the Go cloud controller manager, if it has one, was written with ours.
+pub(crate) fn shares_by_consent(tags: &[String], key: &LoadBalancerKey) -> bool {
+    let is_sharer = sharers(tags).iter().any(|user| user.key == *key);
+    is_sharer && said(tags, &key.owner_uid, OF_GO).is_none()
+}
+
 /// Whether its owner has done with it.
 pub(crate) fn is_given_up(tags: &[String]) -> bool {
     read(tags, LEFT) == Some(YES)
+}
+
+/// Whether the key shares it, or could: another owns it.
+pub(crate) fn is_shared(tags: &[String], key: &LoadBalancerKey) -> bool {
+    owner(tags).is_some_and(|(owner, _)| owner != *key)
 }
 
 /// The same, and others use it still.
@@ -204,10 +227,18 @@ impl Sharing {
     /// [`Fault::Busy`] if it is on the way out, [`Fault::Invalid`] if no more may use it.
     pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
         check_stays(live)?;
+        if is_closed(&live.name, &live.tags) {
+            let text = format!("load balancer {} goes, because its owner has done with it", live.id);
+            return Err(VendorError::new(Fault::Busy, text));
+        }
         check_room(&live.id, &live.name, &live.tags, &self.key)?;
         let uid = &self.key.owner_uid;
-        let others = live.tags.iter().filter(|tag| uid_of(tag) != Some(uid.as_str()) && **tag != self.go);
-        Ok(others.chain(&self.tags).chain(self.of_go(&live.name)).cloned().collect())
+        let is_own = |tag: &&String| uid_of(tag) == Some(uid.as_str());
+        let is_new = !live.tags.iter().any(|tag| is_own(&tag));
+        let of_go = said(&live.tags, uid, OF_GO).is_some() || (is_new && live.tags.contains(&self.go));
+        let mark = of_go.then(|| sharer_tag(uid, OF_GO, YES));
+        let others = live.tags.iter().filter(|tag| !is_own(tag) && **tag != self.go);
+        Ok(others.chain(&self.tags).chain(self.of_go(&live.name)).cloned().chain(mark).collect())
     }
 
     fn of_go(&self, name: &str) -> Option<&String> {

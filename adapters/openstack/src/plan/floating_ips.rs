@@ -183,6 +183,28 @@ pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option
     (keeps(desired) && is_full(desired, site)).then(refusal)
 }
 
+/// Why the Service does not get the address that it asks for: the load balancer was there before the Service, with an address that a person
+/// gave it.
+pub(super) fn stays_with_person(
+    desired: &DesiredLoadBalancer,
+    wanted: &Wanted,
+    (balancer, tree): (&Balancer, &Detail),
+) -> Option<VendorError> {
+    let asked = wanted.public.as_ref()?.address?;
+    let port = target(balancer)?.port_id;
+    let here = tree.floating_ips.iter().find(|one| one.port_id.as_deref() == Some(&port))?;
+    let another = here.floating_ip_address != asked && !is_of(here, &desired.key);
+    let field = "spec.requested_addresses";
+    let refusal = || {
+        let text = format!(
+            "{field}: load balancer {} was there before the Service, and has the floating IP {}: ask for this one, or detach it",
+            balancer.id, here.floating_ip_address
+        );
+        VendorError::new(Fault::Invalid, text).in_field(field)
+    };
+    (wanted.tags.contains(&ownership::adopted()) && another).then(refusal)
+}
+
 /// What becomes of the floating IPs of a load balancer that goes: ours go with it, unless they are kept.
 pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;

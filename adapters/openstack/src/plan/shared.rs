@@ -253,13 +253,14 @@ pub(super) fn own_parts(
     steps
 }
 
-/// Addresses that its owner has left with it, or that were not taken over yet, become the last one's: should it go and they not, that one's
-/// deletion finds them.
+/// Addresses that its owner has left with it, or that were not taken over yet, become the last one's of the owner's namespace: should it go and
+/// they not, that one's deletion finds them.
 pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
         return Vec::new();
     };
-    let Some(user) = user(balancer, Some(key)) else { return Vec::new() };
+    let is_at_home = |user: &User| ownership::is_at_home(&balancer.name, &balancer.tags, user);
+    let Some(user) = user(balancer, Some(key)).filter(is_at_home) else { return Vec::new() };
     let others = left_addresses(observed).filter(|ip| !floating_ips::is_of(ip, key));
     others.filter_map(|ip| entrusted(ip, &user)).collect()
 }

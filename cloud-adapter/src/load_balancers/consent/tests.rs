@@ -95,3 +95,17 @@ fn what_the_load_balancer_has_already_it_keeps() {
     )
     .expect_err("another one");
 }
+
+/// Where a load balancer is shared its place is its owner's.
+#[test]
+fn what_counts_nothing_for_a_service_that_shares_needs_no_grant() {
+    let asks: fn(&mut LoadBalancerSpec) = |spec| {
+        spec.load_balancer_id = "lb-1".into();
+        spec.subnets.push("s-1".into());
+        spec.address_pool = "dmz".into();
+    };
+    let named = |id: &str| LoadBalancer { vendor_id: id.to_owned(), ..LoadBalancer::default() };
+    check(asks, None, &[]).expect("it comes");
+    check(asks, Some((&named("lb-1/u-1"), BTreeSet::new())), &[]).expect("its part of it");
+    check(asks, Some((&named("lb-1"), BTreeSet::new())), &[]).expect_err("it is the owner");
+}

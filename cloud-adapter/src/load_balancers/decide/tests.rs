@@ -134,18 +134,25 @@ fn what_needs_a_grant_is_refused_and_costs_no_load_balancer() {
     let wanted = Goal::Present(Arc::new(wanted), terms);
     let none = decided(&wanted, []).expect_err("none is made");
     assert_eq!((none.reason, none.violations[0].field.as_str()), (Reason::FieldInvalid, "spec.subnets[0]"));
+    let applied = |hash: &str, state| {
+        let mut there = record("1", "", state);
+        hash.clone_into(&mut there.summary.applied_hash);
+        there
+    };
     for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
-        let there = decided(&wanted, [record("1", "", state)]).expect_err("it stays as it is");
+        // This very wish was applied before. It would not be built again without the grant, so that it is not deleted either.
+        let kept = decided(&wanted, [applied(HASH, state)]);
+        assert!(matches!(kept, Ok(Next::End(End::Present(_)))), "{kept:?}");
+        let there = decided(&wanted, [applied("1-before", state)]).expect_err("it stays as it is");
         assert_eq!(
             (there.reason, there.metadata["fields"].as_str()),
             (Reason::ImmutableField, "spec.subnets[0]")
         );
     }
-    let former = record("1", "", LoadBalancerState::Active);
     let grants: Grants = vec!["shop:subnet=s-1".parse().expect("a grant")].into();
-    let observed = Observed { items: &[], fresh: true, former: Some(&former) };
-    let again = decide(&WriteOnly, &grants, &wanted, &Fence::default(), &observed);
-    assert!(matches!(again, Ok(Next::Create(_))), "{again:?}");
+    let observed = Observed { items: &[], fresh: true, former: None };
+    let granted = decide(&WriteOnly, &grants, &wanted, &Fence::default(), &observed);
+    assert!(matches!(granted, Ok(Next::Create(_))), "{granted:?}");
 }
 
 /// By default Services of the owner's namespace, in the owner's cluster, share its load balancer; others need its consent.

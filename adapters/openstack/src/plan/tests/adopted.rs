@@ -78,7 +78,10 @@ fn what_a_person_made_on_it_stays() {
     let ip = json!({ "id": "ip", "floating_ip_address": "198.51.100.9", "port_id": "port-of-hers", "description": "hers" });
     bench.cloud.floating_ips.push(ip);
     let before = bench.cloud.clone();
-    let web = with(web([tcp(80), tcp(9000)]), |spec| spec.shared_with = vec!["shop-2".to_owned()]);
+    let web = with(web([tcp(80), tcp(9000)]), |spec| {
+        spec.shared_with = vec!["shop-2".to_owned()];
+        spec.name = "front-door".to_owned();
+    });
     let hers = bench.records().remove(0);
     let take = crate::plan::plan(&web, &bench::writer(), Some(&hers), &bench.site()).expect("possible");
     bench.execute(&take[0]);
@@ -87,6 +90,10 @@ fn what_a_person_made_on_it_stays() {
     assert!(error.message.contains("listener front"), "{}", error.message);
     assert!(writes.iter().any(|write| write == "create listener tcp/80"), "{writes:?}");
     assert_eq!(bench.cloud.floating_ips, before.floating_ips, "an internal Service has no use for it");
+    let other = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".to_owned()]);
+    let (_, error) = bench.copy().refused(&other);
+    assert_eq!(error.fields, ["spec.requested_addresses"]);
+    assert!(error.message.contains("198.51.100.9"), "{}", error.message);
     let record = bench.seen(&web).expect("there");
     assert_eq!(record.shared_with, cloud_adapter::driver::Namespaces::read(["ops", "shop-2"]));
 

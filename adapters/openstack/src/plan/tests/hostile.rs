@@ -334,7 +334,7 @@ impl World {
                 self.told()
             );
             assert!(
-                self.guests() <= guests || self.is_lent(),
+                self.guests().is_subset(&guests) || self.is_lent(),
                 "`{step}` of namespace evil uses what is not shared with it any more\n{}",
                 self.told()
             );
@@ -490,11 +490,13 @@ impl World {
             })
     }
 
-    /// How much the attacker has on `lent`.
-    fn guests(&self) -> usize {
+    /// What the attacker has on `lent`: listeners, and pools with their members.
+    fn guests(&self) -> BTreeSet<String> {
         let cloud = &self.bench.cloud;
         let lent = self.id_of("lent");
-        cloud.listeners.iter().chain(&cloud.pools).filter(|one| self.is_guest(&lent, one)).count()
+        let parts = cloud.listeners.iter().chain(&cloud.pools).filter(|one| self.is_guest(&lent, one));
+        let members = |one: &Value| one["id"].as_str().and_then(|id| cloud.members.get(id)).cloned();
+        parts.map(|one| format!("{one} {:?}", members(one))).collect()
     }
 
     /// A load balancer, of `lent` without what the attacker says of itself there, and without how Octavia counts the parts.

@@ -148,6 +148,11 @@ fn what_goes_is_closed_to_services_of_other_namespaces_first() {
     let closes = bench.next_of_removal(&web).expect("it goes");
     assert_eq!(closes.to_string(), "take the tags off load balancer lb-1, which others use");
     bench.execute(&closes);
+    let leaves = bench.next_of_removal(&guest).expect("it leaves");
+    assert!(
+        !matches!(leaves, Step::DescribeFloatingIp { .. }),
+        "the address of another namespace becomes the guest's: {leaves}"
+    );
     guest.spec.listeners.push(tcp(8080));
     let refused = refused(&bench, &hashed(guest));
     assert_eq!((refused.0, refused.1.as_str()), (Fault::Invalid, "spec.load_balancer_id"));

@@ -134,3 +134,26 @@ fn what_was_taken_over_by_half_goes_with_its_address() {
         assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{shared}");
     }
 }
+
+/// The tag of the Go cloud controller manager is on each that shares what that one made: of one that came later we have written it.
+#[tokio::test]
+async fn consent_can_be_withdrawn_on_what_the_go_controller_made() {
+    use cloud_adapter::driver::{Driver as _, Heritage};
+
+    let driver = crate::testing::FakeCloud::start().await.driver();
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    bench.settled(&with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned()));
+    let (old, new) = (sharer("api", "lb-1", [tcp(443)]), sharer("new", "lb-1", [tcp(8080)]));
+    for (one, lets, port) in [(&old, true, 9443), (&new, false, 9444)] {
+        let whole = |bench: &Bench| {
+            bench.records().into_iter().find(|it| it.summary.vendor_id == "lb-1").expect("there")
+        };
+        let lent = |bench: &Bench| matches!(driver.heritage(&one.heir())(&whole(bench)), Heritage::Shared(_));
+        assert_eq!(lent(&bench), lets, "before");
+        bench.settled(one);
+        assert_eq!(lent(&bench), lets, "since it shares it");
+        bench.run(&with(one.clone(), |spec| spec.listeners.push(tcp(port))), 9);
+        assert_eq!(lent(&bench), lets, "since it changed something");
+    }
+}
