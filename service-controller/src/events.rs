@@ -113,6 +113,9 @@ fn ignored(keys: &[String]) -> String {
 
 /// Why a load balancer has no nodes, where its selector is the cause.
 pub(crate) fn matches_none(selector: &Selector) -> String {
+    if selector.is_nothing() {
+        return "the Service has none of the node ports of its last good settings any more".to_owned();
+    }
     format!("no node matches node-selector {selector}")
 }
 
@@ -186,6 +189,7 @@ mod tests {
             News::Updated,
             News::NoTargets(None),
             News::NoTargets(Some(Selector::read("zone=mars").unwrap())),
+            News::NoTargets(Some(Selector::nothing())),
             News::NoNodes,
             News::Deleting,
             News::Deleted,
@@ -233,6 +237,7 @@ mod tests {
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches node-selector zone=mars
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the Service has none of the node ports of its last good settings any more
         Warning NoNodesListed: No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer

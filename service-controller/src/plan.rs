@@ -15,6 +15,7 @@ pub(crate) mod left_over;
 pub(crate) mod listeners;
 pub(crate) mod members;
 pub(crate) mod memory;
+mod node_ports;
 pub(crate) mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
@@ -305,6 +306,10 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let Judged { wanted, refusals, stands_in, .. } = facts.judged;
     let refusals = refusals.clone();
     let Some(wanted) = wanted else {
+        // What was to go is wanted no more than before, and the Service may have lost the node ports to which it leads.
+        if memory.removes() && !refusals.is_empty() && has_load_balancers(facts) {
+            return Plan { actions: vec![Action::Delete(Takeover::None)], refusals, ..Plan::default() };
+        }
         let undone = !service.finalizer || service.ingress.is_empty();
         let waits = match facts.features {
             None if !refusals.is_empty() => None,

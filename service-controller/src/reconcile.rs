@@ -284,9 +284,9 @@ impl Reconciler {
             Look::ToRehearse => self.mirrors.targets(judged.selector()),
         };
         let targets = targets_of(&judged);
-        let (nodes, most) = (targets.0.len(), self.mirrors.reading.defaults.bounds().members);
+        let of = (service, &self.mirrors.reading.defaults);
         let selector = judged.selector().cloned();
-        let judged = judged.bounded(service, (nodes, most), (memory, seen));
+        let judged = judged.bounded(of, targets.0.len(), (memory, seen));
         if judged.selector() == selector.as_ref() {
             return (judged, targets);
         }

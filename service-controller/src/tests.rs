@@ -9,6 +9,7 @@ mod families;
 mod faults;
 mod members;
 mod names;
+mod node_ports;
 mod nodes;
 mod rehearse;
 mod released;

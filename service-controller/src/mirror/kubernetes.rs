@@ -43,7 +43,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
     };
     let holder = if kind == Kind::Other { managed::holder(meta, reading) } else { Holder::default() };
     let goes = reading.none_wanted && matches!(class, Class::Ours(_));
-    let (ports, unread_ports) = ports(&spec);
+    let (ports, unread_ports, unread_node_ports) = ports(&spec);
     let status = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_ref());
     Some(Service {
@@ -60,6 +60,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
         finalizer: meta.finalizers.iter().flatten().any(|it| it == FINALIZER),
         ports,
         unread_ports,
+        unread_node_ports,
         node_ports: match spec.allocate_load_balancer_node_ports {
             Some(false) => NodePorts::Disabled,
             Some(true) | None => NodePorts::Allocated,
@@ -133,17 +134,20 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
     }
 }
 
-/// The ports, and what is wrong with those that are none to us. Today's API server takes no such port; what a later one takes must not be
-/// left out of a load balancer without a word.
-fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>) {
-    let (mut ports, mut unread) = (Vec::new(), Vec::new());
+/// The ports, and what is wrong with those that are none to us, with their node ports. Today's API server takes no such port; what a later
+/// one takes must not be left out of a load balancer without a word.
+fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
+    let (mut ports, mut unread, mut node_ports) = (Vec::new(), Vec::new(), Vec::new());
     for (at, given) in spec.ports.iter().flatten().enumerate() {
         match port(given) {
             Ok(port) => ports.push(port),
-            Err((field, why)) => unread.push(Refusal::new(format!("spec.ports[{at}].{field}"), why)),
+            Err((field, why)) => {
+                unread.push(Refusal::new(format!("spec.ports[{at}].{field}"), why));
+                node_ports.extend(given.node_port.and_then(|port| u16::try_from(port).ok()));
+            }
         }
     }
-    (ports, unread)
+    (ports, unread, node_ports)
 }
 
 /// One port, or its field that makes no sense to us.

@@ -246,7 +246,9 @@ impl Mirrors {
     fn select(&self, selector: Option<&Selector>) -> Targets {
         self.nodes.read(|nodes| {
             let mut targets = Targets::of(nodes.values().map(AsRef::as_ref), selector);
-            targets.blind = nodes.is_empty() && self.shared.census().doubts_that_none_is_left();
+            // What shall lead to no node needs no proof that they are gone.
+            let empties = selector.is_some_and(Selector::is_nothing);
+            targets.blind = !empties && nodes.is_empty() && self.shared.census().doubts_that_none_is_left();
             targets
         })
     }

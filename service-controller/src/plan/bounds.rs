@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::service::{Service, Traffic};
+use super::service::Service;
 
 /// Source: kube-proxy, `--healthz-bind-address`.
 pub(crate) const KUBE_PROXY_PORT: u32 = 10_256;
@@ -68,8 +68,7 @@ impl Ports {
     /// # Errors
     /// Which ports are allowed.
     pub(crate) fn for_one(&self, service: &Service, port: u32) -> Result<u32, String> {
-        let is_own = service.ports.iter().any(|own| u32::from(own.node_port) == port)
-            || matches!(service.traffic, Traffic::Local { health_check_node_port } if u32::from(health_check_node_port) == port);
+        let is_own = service.has_node_port(port) || service.has_health_check_node_port(port);
         let wrong = || {
             format!(
                 "port {port} is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's \
@@ -83,7 +82,7 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::service::{Port, Transport};
+    use crate::plan::service::{Port, Traffic, Transport};
 
     fn service(traffic: Traffic) -> Service {
         let ports = vec![Port::plain(Transport::Tcp, 80, 30_080), Port::plain(Transport::Udp, 53, 30_053)];

@@ -1,6 +1,6 @@
 //! How nodes are probed: a pure function of the traffic policy and what is asked for.
 
-use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
+use cloud_api_proto::v1alpha1::{HealthCheck, Listener, Protocol, health_check::Kind};
 
 use super::{
     Refusal,
@@ -11,7 +11,8 @@ use super::{
     },
     bounds::KUBE_PROXY_PORT,
     features::{Need, name},
-    service::{Service, Traffic, Transport},
+    listeners::protocol,
+    service::{Port, Service, Traffic},
 };
 
 /// Where kube-proxy and its replacements answer: for one Service on `spec.healthCheckNodePort`, for the node on a port of their own.
@@ -107,12 +108,29 @@ fn http(port: u32) -> HealthCheck {
 
 /// `None` where no port speaks TCP: only the driver knows how its vendor probes UDP.
 fn node_port(service: &Service) -> Option<HealthCheck> {
-    let tcp = service.ports.iter().filter(|port| port.transport == Transport::Tcp);
-    let tcp = tcp.min_by_key(|port| port.port)?;
-    let mixed = service.ports.iter().any(|port| port.transport != Transport::Tcp);
+    let port = |port: &Port| (protocol(port.transport), u32::from(port.port), u32::from(port.node_port));
+    one_of(&service.ports.iter().map(port).collect::<Vec<_>>())
+}
+
+/// A probe at the node ports of these, each a protocol, a port and a node port. `None` where none speaks TCP.
+fn one_of(ports: &[(Protocol, u32, u32)]) -> Option<HealthCheck> {
+    let tcp = ports.iter().filter(|(protocol, ..)| *protocol == Protocol::Tcp);
+    let (_, _, node_port) = tcp.min_by_key(|(_, port, _)| *port)?;
+    let mixed = ports.iter().any(|(protocol, ..)| *protocol != Protocol::Tcp);
     // Each listener probes its own node port, but a UDP one would never answer.
-    let port = mixed.then(|| u32::from(tcp.node_port));
+    let port = mixed.then_some(*node_port);
     Some(HealthCheck { kind: Kind::Tcp.into(), port, ..HealthCheck::default() })
+}
+
+/// The same probe at the node ports of these listeners. Where none of them speaks TCP, nodes are not probed.
+pub(super) fn moved_to(check: &HealthCheck, listeners: &[Listener]) -> HealthCheck {
+    let port = |it: &Listener| (it.protocol(), it.port, it.node_port.unwrap_or_default());
+    match one_of(&listeners.iter().map(port).collect::<Vec<_>>()) {
+        Some(HealthCheck { kind, port, .. }) => {
+            HealthCheck { kind, port, path: String::new(), ..check.clone() }
+        }
+        None => HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() },
+    }
 }
 
 fn by_protocol(protocol: HealthProtocol, check: &mut HealthCheck) {

@@ -267,6 +267,8 @@ pub(crate) struct Service {
     pub(crate) ports: Vec<Port>,
     /// What is wrong with further entries of `spec.ports`, which nobody here can read.
     pub(crate) unread_ports: Vec<Refusal>,
+    /// The node ports of those entries.
+    pub(crate) unread_node_ports: Vec<u16>,
     pub(crate) node_ports: NodePorts,
     pub(crate) families: Vec<Family>,
     pub(crate) family_policy: FamilyPolicy,
@@ -324,6 +326,22 @@ impl Service {
             (Kind::LoadBalancer, true, true) | (Kind::Other, _, true) => Role::Cleanup,
             (Kind::LoadBalancer, true, false) | (Kind::Other, _, false) => Role::Ignored,
         }
+    }
+
+    /// Whether one of its ports has this node port. The API server gives a node port to one Service at a time.
+    pub(crate) fn has_node_port(&self, port: u32) -> bool {
+        let of_ports = self.ports.iter().map(|port| port.node_port);
+        // 0 stands for none.
+        port != 0 && of_ports.chain(self.unread_node_ports.iter().copied()).any(|own| u32::from(own) == port)
+    }
+
+    /// Whether this is its `spec.healthCheckNodePort`.
+    pub(crate) fn has_health_check_node_port(&self, port: u32) -> bool {
+        let own = match self.traffic {
+            Traffic::Local { health_check_node_port } => health_check_node_port,
+            Traffic::Cluster => 0,
+        };
+        own != 0 && u32::from(own) == port
     }
 
     /// Whether a load balancer with these addresses serves whoever reads the status: one of them stands there, or a name alone, which

@@ -346,6 +346,11 @@ impl Shape {
         Self { digest: short(&digest.finalize()), spec, takeover }
     }
 
+    /// The same with another specification.
+    pub(super) fn with_spec(&self, spec: LoadBalancerSpec) -> Self {
+        Self::of(spec, self.takeover.clone())
+    }
+
     /// How many address families it has.
     pub(super) fn families(&self) -> usize {
         self.spec.ip_families.len()

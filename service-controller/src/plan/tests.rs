@@ -434,6 +434,21 @@ fn a_mistake_in_a_running_service_stops_nothing_that_was_good() {
 }
 
 #[test]
+fn a_removal_that_began_goes_on_though_the_service_asks_for_what_is_refused() {
+    let mut world = World::with(service());
+    world.settled();
+    (world.service.kind, world.pending) = (Kind::Other, 2);
+    assert_eq!(world.look().0, "delete\n  news: Deleting\n");
+    world.service.kind = Kind::LoadBalancer;
+    world.annotate("intrenal", "true");
+    let refusal = "refuse annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?\n";
+    assert_eq!(world.settled(), format!("delete\n{refusal}delete\n{refusal}{refusal}"));
+    assert!(world.cloud.is_empty() && world.service.finalizer);
+    world.service.annotations.clear();
+    assert!(world.settled().contains("news: Ensured"));
+}
+
+#[test]
 fn what_the_adapter_refuses_stops_nothing_that_was_good_either() {
     let mut world = World::with(service());
     world.settled();

@@ -1,4 +1,5 @@
-//! What shall be in force for a Service: what it asks for, or the last of what it asked for that could be done.
+//! What shall be in force for a Service: what it asks for, or the last of what it asked for that could be done, as far as the Service still
+//! has the node ports (`node_ports.rs`).
 //!
 //! A mistyped annotation must not cost a running Service its load balancer's nodes: until it is repaired, the last good wish stays in
 //! force, follows the nodes and is repaired at the cloud. People are told of the mistake all the same. The last good wish is known in
@@ -14,6 +15,7 @@ use super::{
     features::{Features, name},
     members::{Members, Verdict, verdict},
     memory::Memory,
+    node_ports,
     service::{Family, FamilyPolicy, Role, Service},
     spec::{Checked, Shape},
     status::Shown,
@@ -110,10 +112,10 @@ impl Judged {
             return Self { refusals, ..Self::default() };
         };
         match Wanted::of(service, defaults, features, memory.family()) {
-            Err(refusals) => Self::refused(memory, refusals),
+            Err(refusals) => Self::refused((service, defaults), memory, refusals),
             // Not asked for again at each look: only something else, or time, can help.
             Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {
-                Self::refused(memory, Vec::new())
+                Self::refused((service, defaults), memory, Vec::new())
             }
             Ok(wanted) => Self { wanted: Some(Arc::new(wanted)), ..Self::default() },
         }
@@ -123,21 +125,22 @@ impl Judged {
     /// force already.
     pub(crate) fn bounded(
         self,
-        service: &Service,
-        (nodes, most): (usize, usize),
+        (service, defaults): (&Service, &Defaults),
+        nodes: usize,
         (memory, seen): (&Memory, Option<&[Balancer]>),
     ) -> Self {
         let Some(wanted) = self.wanted.as_ref().filter(|_| !self.stands_in) else { return self };
-        match verdict(service, wanted, (nodes, most), (memory, seen)) {
+        match verdict(service, wanted, (nodes, defaults.bounds().members), (memory, seen)) {
             Verdict::Fits => self,
             Verdict::Grown(members) => Self { grown: Some(members), ..self },
-            Verdict::Refused(refusal) => Self::refused(memory, vec![refusal]),
+            Verdict::Refused(refusal) => Self::refused((service, defaults), memory, vec![refusal]),
             Verdict::Unlisted => Self { awaits_listing: true, ..Self::default() },
         }
     }
 
-    fn refused(memory: &Memory, refusals: Vec<Refusal>) -> Self {
-        Self { wanted: memory.good.clone(), refusals, stands_in: true, ..Self::default() }
+    fn refused(of: (&Service, &Defaults), memory: &Memory, refusals: Vec<Refusal>) -> Self {
+        let wanted = memory.good.as_ref().map(|good| node_ports::still_held(good, of));
+        Self { wanted, refusals, stands_in: true, ..Self::default() }
     }
 
     /// Which nodes shall stand behind it.

@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 impl World {
-    fn explained(&self, service: &str) -> Explanation {
+    pub(super) fn explained(&self, service: &str) -> Explanation {
         self.explain.one(&format!("default/{service}")).expect("a good key")
     }
 

@@ -74,12 +74,13 @@ fn what_matters_of_a_service_is_kept() {
 fn what_no_port_of_ours_can_be_is_named_by_its_place() {
     let given = json!([
         {"port": 80, "nodePort": 30080},
-        {"port": 443, "protocol": "QUIC"},
+        {"port": 443, "nodePort": 30443, "protocol": "QUIC"},
         {"port": 70_000, "protocol": "TCP"},
         {"port": 53, "nodePort": -1, "protocol": "UDP"},
         {"port": 5060, "protocol": "SCTP"},
     ]);
-    let (ports, unread) = ports(&read(json!({ "ports": given })));
+    let (ports, unread, node_ports) = ports(&read(json!({ "ports": given })));
+    assert_eq!(node_ports, [30_443], "they are the Service's all the same");
     assert_eq!(ports.iter().map(|it| it.port).collect::<Vec<_>>(), [80, 5060]);
     let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(unread.join("\n"), @r#"

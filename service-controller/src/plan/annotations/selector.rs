@@ -20,9 +20,21 @@ enum Requirement {
     In(String, BTreeSet<String>),
     /// A node without the label meets it.
     NotIn(String, BTreeSet<String>),
+    /// No node meets it. It cannot be written.
+    Never,
 }
 
 impl Selector {
+    /// Selects no node, whatever its labels are.
+    pub(crate) fn nothing() -> Self {
+        Self([Requirement::Never].into())
+    }
+
+    /// Whether it is [`Self::nothing`].
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.0.contains(&Requirement::Never)
+    }
+
     /// Reads `zone=a,tier in (front, edge),!spot`.
     ///
     /// # Errors
@@ -82,6 +94,7 @@ impl Requirement {
             Self::NotThere(key) => !labels.contains_key(key),
             Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
             Self::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+            Self::Never => false,
         }
     }
 }
@@ -96,6 +109,7 @@ impl fmt::Display for Requirement {
             Self::In(key, values) => write!(f, "{key} in ({})", list(values)),
             Self::NotIn(key, values) if values.len() == 1 => write!(f, "{key}!={}", list(values)),
             Self::NotIn(key, values) => write!(f, "{key} notin ({})", list(values)),
+            Self::Never => f.write_str("(nothing)"),
         }
     }
 }
@@ -181,6 +195,9 @@ mod tests {
         for (text, want) in rows {
             assert_eq!(Selector::read(text).unwrap().matches(&node), want, "{text}");
         }
+        let nothing = Selector::nothing();
+        assert!(!nothing.matches(&node) && !nothing.matches(&labels(&[])));
+        assert!(Selector::read(&nothing.to_string()).is_err(), "no user can write it");
     }
 
     #[test]

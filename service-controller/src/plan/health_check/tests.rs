@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::{
     annotations::{keys::PREFIX, settings::Defaults, wishes},
-    service::Port,
+    service::Transport,
 };
 
 const LOCAL: Traffic = Traffic::Local { health_check_node_port: 32_000 };

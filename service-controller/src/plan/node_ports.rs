@@ -1,0 +1,41 @@
+//! What stays of the last good wish of a refused Service when the Service gives up node ports. Pure.
+//!
+//! The API server gives a node port that one Service has given up to the next Service that asks for one, in whatever namespace that is. A
+//! load balancer that went on leading to it would lead into that Service. So what stands in leads to no node port, and has none probed,
+//! that its own Service does not have at this moment.
+
+use std::sync::Arc;
+
+use cloud_api_proto::v1alpha1::{HealthCheck, Listener, LoadBalancerSpec};
+
+use super::{
+    annotations::{selector::Selector, settings::Defaults},
+    bounds::KUBE_PROXY_PORT,
+    health_check::moved_to,
+    service::Service,
+    wanted::Wanted,
+};
+
+/// The wish without the listeners whose node ports the Service has given up. A load balancer needs a listener: where none is left, the wish
+/// keeps them all, and no node stands behind them.
+pub(super) fn still_held(good: &Arc<Wanted>, (service, defaults): (&Service, &Defaults)) -> Arc<Wanted> {
+    let spec = &good.shape.spec;
+    let held = |it: &&Listener| it.node_port.is_none_or(|port| service.has_node_port(port));
+    let listeners: Vec<Listener> = spec.listeners.iter().filter(held).cloned().collect();
+    let may_be_probed = |check: &&HealthCheck| match check.port {
+        None | Some(KUBE_PROXY_PORT) => true,
+        Some(port) => defaults.bounds().health_check_ports.for_one(service, port).is_ok(),
+    };
+    let stale = spec.health_check.as_ref().filter(|check| !may_be_probed(check));
+    if listeners.len() == spec.listeners.len() && stale.is_none() {
+        return Arc::clone(good);
+    }
+    let health_check = stale.map(|check| moved_to(check, &listeners)).or_else(|| spec.health_check.clone());
+    let selector = if listeners.is_empty() { Some(Selector::nothing()) } else { good.selector.clone() };
+    let listeners = if listeners.is_empty() { spec.listeners.clone() } else { listeners };
+    let shape = good.shape.with_spec(LoadBalancerSpec { listeners, health_check, ..spec.clone() });
+    Arc::new(Wanted { shape, selector, ..Wanted::clone(good) })
+}
+
+#[cfg(test)]
+mod tests;
