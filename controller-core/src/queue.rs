@@ -1,8 +1,9 @@
-//! The work queue: each key once, one worker at a time per key, delays, and backoff per key.
+//! The work queue: each key once, one worker at a time per key, turns of namespaces, delays, and backoff per key.
 //!
 //! `kube::runtime::controller` has a queue too, but it forgets keys whose object is gone from the store, and things that exist
 //! only in the cloud have no object. All state is in `state`, which has no clock of its own.
 
+mod lane;
 mod metrics;
 mod state;
 
@@ -106,13 +107,19 @@ impl<K> Clone for Queue<K> {
 }
 
 impl<K: Key> Queue<K> {
-    /// An empty queue. `name` is the metric label `name`, such as `Nodes`.
+    /// An empty queue. `name` is the metric label `name`, such as `Nodes`. All keys are of one namespace.
     #[must_use]
     pub fn new(name: &'static str, backoff: Backoff) -> Self {
+        Self::by_namespace(name, backoff, |_key| "")
+    }
+
+    /// An empty queue whose namespaces take turns: many keys of one hold up no key of another. `namespace` tells whose a key is.
+    #[must_use]
+    pub fn by_namespace(name: &'static str, backoff: Backoff, namespace: fn(&K) -> &str) -> Self {
         let inner = Inner {
             name,
             backoff,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State::new(namespace)),
             changed: Notify::new(),
             metrics: Metrics::default(),
         };

@@ -82,7 +82,7 @@ impl Rooms {
     /// All of it, and nothing runs yet.
     fn build(process: &mut Process, work: Work) -> Self {
         let Work { workers, reading, orphans } = work;
-        let queue = Queue::new("service", BACKOFF);
+        let queue = Queue::by_namespace("service", BACKOFF, |id: &ServiceId| &id.namespace);
         let mirrors = Mirrors::new(process.clock, queue.clone(), reading);
         queue.register(&mut process.registry);
         let metrics = Metrics::register(&mut process.registry, &mirrors);

@@ -1,13 +1,13 @@
 //! What the queue knows: pure, every time is an argument.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{Backoff, Load, Place};
+use super::{Backoff, Load, Place, lane::Lane};
 use crate::Again;
 
 /// While others wait, one in so many turns is for the keys that were added with all.
@@ -19,14 +19,16 @@ const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 /// A key is in at most one of `ready` and `delayed`; a running key may be in `dirty` or `delayed` besides.
 #[derive(Debug)]
 pub(super) struct State<K> {
-    /// In the order in which they were added.
-    ready: VecDeque<K>,
-    /// Those that were added with all. Some may have been added for themselves since: then they are in `ready`.
-    all: VecDeque<K>,
+    /// Whose a key is.
+    namespace: Namespace<K>,
+    /// Those that were added for themselves.
+    ready: Lane<K>,
+    /// Those that were added with all, and not for themselves since.
+    all: Lane<K>,
     /// Turns since one of these had one.
     turns: u32,
-    /// The same keys of both: since when they wait, and why.
-    added: BTreeMap<K, (Instant, Trigger)>,
+    /// The keys of both.
+    added: BTreeMap<K, Waiting>,
     running: BTreeMap<K, Instant>,
     /// Added while running: ready again when that is over.
     dirty: BTreeSet<K>,
@@ -39,6 +41,18 @@ pub(super) struct State<K> {
     last_taken: Option<Instant>,
     /// How often a key was added: at once, or when its time came.
     n_adds: u64,
+}
+
+/// Tells the namespace of a key.
+pub(super) type Namespace<K> = fn(&K) -> &str;
+
+/// A key that waits for a worker.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Instant,
+    trigger: Trigger,
+    /// Where it stands in its lane, which follows from the trigger.
+    place: u64,
 }
 
 /// A key whose turn it is.
@@ -83,11 +97,13 @@ pub(super) fn after(now: Instant, delay: Duration) -> Instant {
     now.checked_add(delay.min(LONGEST_DELAY)).unwrap_or(now)
 }
 
-impl<K> Default for State<K> {
-    fn default() -> Self {
+impl<K: Ord + Clone> State<K> {
+    /// No key yet. `namespace`: keys of different namespaces take turns.
+    pub(super) fn new(namespace: Namespace<K>) -> Self {
         Self {
-            ready: VecDeque::new(),
-            all: VecDeque::new(),
+            namespace,
+            ready: Lane::default(),
+            all: Lane::default(),
             turns: 0,
             added: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -99,9 +115,7 @@ impl<K> Default for State<K> {
             n_adds: 0,
         }
     }
-}
 
-impl<K: Ord + Clone> State<K> {
     pub(super) fn add(&mut self, key: K, now: Instant) {
         self.queue(key, now, Trigger::Change);
     }
@@ -113,12 +127,12 @@ impl<K: Ord + Clone> State<K> {
     /// Counts what makes a difference, as the queues of client-go do.
     fn queue(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.cancel_timer(&key);
-        if let Some((_, waits_for)) = self.added.get_mut(&key)
-            && *waits_for == Trigger::All
-            && trigger != Trigger::All
+        if trigger != Trigger::All
+            && let Some(waiting) = self.added.get(&key).filter(|it| it.trigger == Trigger::All)
         {
-            *waits_for = trigger;
-            self.ready.push_back(key);
+            let Waiting { since, place, .. } = *waiting;
+            self.all.remove((self.namespace)(&key), place);
+            self.begin_wait(key, since, trigger);
             return;
         }
         if self.dirty.contains(&key) || self.added.contains_key(&key) {
@@ -132,26 +146,21 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    fn begin_wait(&mut self, key: K, now: Instant, trigger: Trigger) {
-        self.added.insert(key.clone(), (now, trigger));
-        let queue = if trigger == Trigger::All { &mut self.all } else { &mut self.ready };
-        queue.push_back(key);
+    fn begin_wait(&mut self, key: K, since: Instant, trigger: Trigger) {
+        let lane = if trigger == Trigger::All { &mut self.all } else { &mut self.ready };
+        let place = lane.push((self.namespace)(&key), key.clone());
+        self.added.insert(key, Waiting { since, trigger, place });
     }
 
     /// Whose turn is next: those who wait for themselves, and now and then one of all.
     fn next(&mut self) -> Option<K> {
-        let added = &self.added;
-        let waits = |key: &K| added.get(key).is_some_and(|(_, trigger)| *trigger == Trigger::All);
-        while self.all.front().is_some_and(|key| !waits(key)) {
-            self.all.pop_front();
-        }
         let of_all = self.ready.is_empty() || self.turns + 1 >= SHARE_OF_ALL;
-        if of_all && let Some(key) = self.all.pop_front() {
+        if of_all && let Some(key) = self.all.pop() {
             self.turns = 0;
             return Some(key);
         }
         self.turns = self.turns.saturating_add(1);
-        self.ready.pop_front()
+        self.ready.pop()
     }
 
     pub(super) const fn n_adds(&self) -> u64 {
@@ -189,7 +198,8 @@ impl<K: Ord + Clone> State<K> {
             }
         }
         let key = self.next()?;
-        let (added, trigger) = self.added.remove(&key).unwrap_or((now, Trigger::Change));
+        let waited = self.added.remove(&key).map(|it| (it.since, it.trigger));
+        let (added, trigger) = waited.unwrap_or((now, Trigger::Change));
         self.running.insert(key.clone(), now);
         self.last_taken = Some(now);
         let failures = self.failures.get(&key).copied().unwrap_or_default();
@@ -232,7 +242,7 @@ impl<K: Ord + Clone> State<K> {
     pub(super) fn place(&self, key: &K) -> Place {
         if self.running.contains_key(key) {
             Place::Runs
-        } else if let Some((since, trigger)) = self.added.get(key) {
+        } else if let Some(Waiting { since, trigger, .. }) = self.added.get(key) {
             Place::Waits { since: *since, changed: *trigger != Trigger::All }
         } else if let Some((due, _)) = self.delayed.get(key) {
             Place::Later { due: *due }
@@ -243,15 +253,15 @@ impl<K: Ord + Clone> State<K> {
 
     /// How many keys are where.
     pub(super) fn load(&self, now: Instant) -> Load {
-        let oldest = self.added.values().map(|(since, _)| now.duration_since(*since)).max();
+        let oldest = self.added.values().map(|it| now.duration_since(it.since)).max();
         let (waiting, running, later) = (self.added.len(), self.running.len(), self.delayed.len());
         Load { waiting, running, later, oldest: oldest.unwrap_or_default() }
     }
 
     /// The keys that wait for themselves, and since when: not those that wait only because all do.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&K, Instant)> {
-        let own = self.added.iter().filter(|(_, (_, trigger))| *trigger != Trigger::All);
-        own.map(|(key, (since, _))| (key, *since))
+        let own = self.added.iter().filter(|(_, it)| it.trigger != Trigger::All);
+        own.map(|(key, it)| (key, it.since))
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -274,8 +284,9 @@ impl<K: Ord + Clone> State<K> {
 
     /// For how long a key is due and none was taken.
     pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
-        let fronts = [self.ready.front(), self.all.front()].into_iter().flatten();
-        let ready = fronts.filter_map(|key| self.added.get(key)).map(|(since, _)| *since);
+        // Of the keys that came after the last turn, the oldest is the first of its lane, unless an older key is.
+        let firsts = [self.ready.first(), self.all.first()].into_iter().flatten();
+        let ready = firsts.filter_map(|key| self.added.get(key)).map(|it| it.since);
         let due = ready.chain(self.next_due()).min()?;
         let since = due.max(self.last_taken?);
         (since <= now).then(|| now.duration_since(since))

@@ -207,7 +207,7 @@ async fn each_turn_is_a_trace_that_says_why_and_how_long_it_waited() {
 /// A thousand keys that are looked at together hold nobody up who is added for himself, and are not forgotten for those.
 #[test]
 fn whoever_is_added_for_himself_comes_before_all_and_all_come_in_the_end() {
-    let (mut state, now) = (State::default(), Instant::now());
+    let (mut state, now) = (State::new(|_key: &u32| ""), Instant::now());
     (0..20).for_each(|key| state.add_with_all(key, now));
     state.add(7, now);
     state.add(100, now);
@@ -217,4 +217,91 @@ fn whoever_is_added_for_himself_comes_before_all_and_all_come_in_the_end() {
     assert_eq!(order[..9], [7, 100, 101, 102, 103, 104, 105, 0, 106]);
     assert_eq!(order.len(), 50, "each once: {order:?}");
     assert_eq!(order.iter().filter(|key| **key == 7).count(), 1);
+}
+
+/// A key of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Of(&'static str, u32);
+
+impl Display for Of {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.0, self.1)
+    }
+}
+
+fn namespace(Of(namespace, _): &Of) -> &str {
+    namespace
+}
+
+/// A thousand keys of one namespace that change again in each of their turns.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_keys_change_all_the_time_holds_up_no_key_of_another() {
+    let queue = Queue::by_namespace("test", BACKOFF, namespace);
+    let (report, mut seen) = mpsc::unbounded_channel();
+    let (runner, stop) = (queue.clone(), CancellationToken::new());
+    let (token, mut tasks) = (stop.clone(), JoinSet::new());
+    (0..1000).for_each(|key| queue.add(Of("evil", key)));
+    tasks.spawn(async move {
+        let again = runner.clone();
+        let work = |key: Of, _| {
+            report.send(key).expect("the test listens");
+            let queue = again.clone();
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if namespace(&key) == "evil" {
+                    queue.add(key);
+                }
+                Again::Done
+            }
+        };
+        runner.run(1, token, work).await;
+    });
+    for _ in 0..10 {
+        seen.recv().await.expect("the queue runs");
+    }
+    let added = Instant::now();
+    queue.add(Of("shop", 0));
+    let mut turns = 1;
+    while seen.recv().await.expect("the queue runs") != Of("shop", 0) {
+        turns += 1;
+    }
+    assert!(turns <= 2, "after {turns} turns");
+    assert!(added.elapsed() <= Duration::from_secs(2), "{:?}", added.elapsed());
+    stop.cancel();
+    tasks.join_all().await;
+}
+
+#[test]
+fn namespaces_take_turns_and_so_do_the_keys_of_each() {
+    let (mut state, now) = (State::new(namespace), Instant::now());
+    (0..1000).for_each(|key| state.add(Of("evil", key), now));
+    for key in [Of("shop", 0), Of("shop", 1), Of("bank", 0)] {
+        state.add(key, now);
+    }
+    assert_eq!(state.depth(), 1003);
+    let take = |state: &mut State<Of>| {
+        let key = state.take(now).expect("a key waits").key;
+        // It changed while a worker was at it.
+        state.add(key, now);
+        state.done(&key, Again::Done, &BACKOFF, now);
+        key
+    };
+    let order: Vec<String> = (0..9).map(|_| take(&mut state).to_string()).collect();
+    let want = "evil/0 shop/0 bank/0 evil/1 shop/1 bank/0 evil/2 shop/0 bank/0";
+    assert_eq!(order.join(" "), want);
+    assert_eq!(state.depth(), 1003, "each waits once");
+}
+
+/// Those that wait because all do have one turn in eight, and their namespaces take those in turn.
+#[test]
+fn a_key_that_waits_with_all_waits_for_no_other_namespace() {
+    let (mut state, now) = (State::new(namespace), Instant::now());
+    (0..1000).for_each(|key| state.add_with_all(Of("evil", key), now));
+    state.add_with_all(Of("shop", 0), now);
+    (0..1000).for_each(|key| state.add(Of("evil", key), now));
+    (1000..2000).for_each(|key| state.add_with_all(Of("evil", key), now));
+    let turns = std::iter::from_fn(|| state.take(now)).take_while(|taken| taken.key != Of("shop", 0)).count();
+    assert!(turns < 16, "after {turns} turns");
+    let left = std::iter::from_fn(|| state.take(now)).count();
+    assert_eq!(turns + 1 + left, 2001, "each once");
 }

@@ -1,0 +1,90 @@
+//! One lane of the queue: the namespaces that have a key in it take turns, and so do the keys of each.
+//!
+//! A namespace that comes has its turn after those that are there. So it waits for as many keys as there are other namespaces, however many
+//! keys each of them has.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
+
+/// Keys that wait. Each operation costs O(log n).
+#[derive(Debug)]
+pub(super) struct Lane<K> {
+    flows: BTreeMap<Arc<str>, Flow<K>>,
+    /// Whose turn it is: the first one's. A turn is of one namespace.
+    round: BTreeMap<u64, Arc<str>>,
+    /// How many turns and places were given out so far.
+    given: u64,
+}
+
+/// The keys of one namespace. Never empty.
+#[derive(Debug)]
+struct Flow<K> {
+    turn: u64,
+    /// By their places: in the order in which they came.
+    keys: BTreeMap<u64, K>,
+}
+
+impl<K> Default for Lane<K> {
+    fn default() -> Self {
+        Self { flows: BTreeMap::new(), round: BTreeMap::new(), given: 0 }
+    }
+}
+
+impl<K> Lane<K> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// The key whose turn it is.
+    pub(super) fn first(&self) -> Option<&K> {
+        let (_turn, namespace) = self.round.first_key_value()?;
+        self.flows.get(namespace)?.keys.first_key_value().map(|(_place, key)| key)
+    }
+
+    /// Lets a key wait that does not wait here, and returns its place.
+    pub(super) fn push(&mut self, namespace: &str, key: K) -> u64 {
+        let place = self.give();
+        match self.flows.get_mut(namespace) {
+            Some(flow) => drop(flow.keys.insert(place, key)),
+            None => {
+                let namespace: Arc<str> = namespace.into();
+                self.round.insert(place, Arc::clone(&namespace));
+                self.flows.insert(namespace, Flow { turn: place, keys: BTreeMap::from([(place, key)]) });
+            }
+        }
+        place
+    }
+
+    /// Takes the key whose turn it is. Its namespace has the next turn after all others.
+    pub(super) fn pop(&mut self) -> Option<K> {
+        let (_turn, namespace) = self.round.pop_first()?;
+        let turn = self.give();
+        let Entry::Occupied(mut flow) = self.flows.entry(Arc::clone(&namespace)) else { return None };
+        let key = flow.get_mut().keys.pop_first().map(|(_place, key)| key);
+        if flow.get().keys.is_empty() {
+            flow.remove();
+        } else {
+            flow.get_mut().turn = turn;
+            self.round.insert(turn, namespace);
+        }
+        key
+    }
+
+    /// The key of this place waits here no more.
+    pub(super) fn remove(&mut self, namespace: &str, place: u64) {
+        let Some(flow) = self.flows.get_mut(namespace) else { return };
+        flow.keys.remove(&place);
+        if flow.keys.is_empty() {
+            self.round.remove(&flow.turn);
+            self.flows.remove(namespace);
+        }
+    }
+
+    /// The next place or turn.
+    fn give(&mut self) -> u64 {
+        self.given = self.given.saturating_add(1);
+        self.given
+    }
+}
