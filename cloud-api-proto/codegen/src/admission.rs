@@ -2,7 +2,8 @@
 //! value. Pure.
 //!
 //! The patterns refuse nothing that service-controller takes, and let some through that it refuses: it has the last word, and says it
-//! with an Event. A test of service-controller and one on a real API server read the same examples.
+//! with an Event. A test of service-controller and one on a real API server read the same examples. What a number means for one Service,
+//! such as a port of the nodes, no pattern says: the file has the keys, and the chart the rule.
 
 use std::fmt::Write as _;
 
@@ -43,12 +44,36 @@ pub(crate) fn rules(source: &str) -> Result<String> {
     list(&mut file, "keys", all.iter().map(|annotation| annotation.name))?;
     list(&mut file, "portKeys", all.iter().filter(|it| it.is_of_ports()).map(|it| it.name))?;
     list(&mut file, "defaultKeys", all.iter().filter(|it| it.has_default()).map(|it| it.name))?;
+    list(&mut file, "nodePortKeys", all.iter().filter(|it| is_of_nodes(it)).map(|it| it.name))?;
     writeln!(file, "values:")?;
     for kind in kinds {
         writeln!(file, "  - says: {}\n    pattern: '{}'", kind.says, kind.pattern)?;
         list(&mut file, "    keys", kind.keys.into_iter())?;
     }
+    writeln!(file, "refused:")?;
+    for annotation in &all {
+        if let Some((pattern, says)) = refused(annotation)? {
+            writeln!(file, "  - says: '{says}'\n    pattern: '{pattern}'")?;
+            list(&mut file, "    keys", [annotation.name].into_iter())?;
+        }
+    }
     Ok(file)
+}
+
+/// Whether the value is a port of the nodes, which must be one that the Service may have probed.
+fn is_of_nodes(annotation: &Annotation<'_>) -> bool {
+    annotation.line("Unit: ").is_ok_and(|unit| unit.starts_with("port, "))
+}
+
+/// What is refused of an annotation's type though it is of the type, and why, in the words of service-controller.
+fn refused(annotation: &Annotation<'_>) -> Result<Option<(&'static str, &'static str)>> {
+    Ok(match annotation.line("Type: ")? {
+        "name" => Some((
+            "(?i)(kube_service_.*|a[0-9a-f]{31})",
+            "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web",
+        )),
+        _ => None,
+    })
 }
 
 fn list<'a>(file: &mut String, name: &str, entries: impl Iterator<Item = &'a str>) -> Result<()> {
@@ -124,6 +149,18 @@ mod tests {
             assert!(rules.contains(wanted), "{rules}");
             assert!(rules.contains("portKeys:\n  - speed\ndefaultKeys:\n  - speed\n"), "{rules}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_of_a_type_and_what_is_a_port_of_the_nodes_is_listed() {
+        let names = rules(&with_type("name", "-")).expect("good");
+        assert!(names.contains("nodePortKeys:\nvalues:\n"), "{names}");
+        let refused =
+            names.split_once("refused:\n  - says: 'a Go cloud controller manager ").expect("a rule").1;
+        assert!(refused.ends_with("    keys:\n      - speed\n"), "{names}");
+        let ports = rules(&with_type("number", "port, 1 to 65535")).expect("good");
+        assert!(ports.contains("nodePortKeys:\n  - speed\n"), "{ports}");
+        assert!(ports.ends_with("refused:\n"), "{ports}");
     }
 
     #[test]

@@ -28,7 +28,8 @@ const RULES: &str = "`.
 - A cluster's default is the flag `--service-default <key>=<value>` of service-controller, repeated for each, or the chart's value
   `serviceController.serviceDefaults`. It holds for every Service that does not say it itself; an annotation that is removed lets it
   through again. Keys marked with ¹ have none.
-- The chart's value `admissionPolicy.enabled` lets the API server refuse unknown keys and values of a wrong type when they are written.
+- The chart's value `admissionPolicy.enabled` lets the API server refuse unknown keys, values of a wrong type, names that a Go cloud
+  controller manager may give, and ports that a Service may not have probed, when they are written.
 - Lists have commas between their entries. A duration is a whole number with `s`, `m` or `h`.
 
 | key | type | default | unit | needs | |

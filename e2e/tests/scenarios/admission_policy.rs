@@ -32,12 +32,13 @@ async fn wrong_annotations_are_refused_when_they_are_written() {
     let mut n_judged = 0;
     for line in EXAMPLES.lines().filter(|line| !line.starts_with('#')) {
         let parts: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [judged, key, value] = parts[..] else { panic!("{line}") };
+        let [judged, key, value, ref words @ ..] = parts[..] else { panic!("{line}") };
         let value = value.replace("\\n", "\n").replace("\\t", "\t");
         match (tried(&services, key, &value).await, judged) {
             (Ok(()), "taken" | "late") => {}
             (Err(error), "refused") => {
-                assert!(error.contains(&format!("annotation {PREFIX}{key}: ")), "{line}: {error}");
+                let words = format!("annotation {PREFIX}{key}: {}", words.join(""));
+                assert!(error.contains(&words), "{line}: {error}");
             }
             (result, _) => panic!("{line}: {result:?}"),
         }
@@ -45,11 +46,39 @@ async fn wrong_annotations_are_refused_when_they_are_written() {
     }
     assert!(n_judged > 50, "{n_judged} examples");
 
+    node_ports_are_those_of_the_service(&services).await;
     what_is_there_is_left_alone(&services).await;
     merge(&mut values, &json!({ "admissionPolicy": { "enabled": false } }));
     release.upgrade(&control_plane, &values).await.unwrap();
     let passes = async || tried(&services, "intrenal", "true").await.map_err(anyhow::Error::msg);
     eventually("nobody judges any more", WITHIN, passes).await.unwrap();
+}
+
+/// Those that it names, those that the API server gives it, and the one for health checks. A Service that is no load balancer is not judged.
+async fn node_ports_are_those_of_the_service(services: &Api<Service>) {
+    let probes = |port: i32| json!({ format!("{PREFIX}health-check.port"): port.to_string() });
+    let ports = json!([{ "port": 80, "nodePort": 30080 }]);
+    let cluster = json!({ "ports": ports });
+    let local = json!({ "ports": ports, "externalTrafficPolicy": "Local", "healthCheckNodePort": 30082 });
+    let internal = json!({ "ports": [{ "port": 80 }], "type": "ClusterIP" });
+    let rows =
+        [(&cluster, 30080, true), (&cluster, 30082, false), (&local, 30082, true), (&internal, 30082, true)];
+    for (spec, port, passes) in rows {
+        let mut tried = json!(service("new", &json!({})));
+        merge(&mut tried, &json!({ "metadata": { "annotations": probes(port) }, "spec": spec }));
+        let tried = from_value(tried).unwrap();
+        let made = services.create(&PostParams { dry_run: true, ..PostParams::default() }, &tried).await;
+        assert_eq!(made.is_ok(), passes, "{spec} {port}: {made:?}");
+    }
+
+    let old = services.get("old").await.unwrap();
+    let own = old.spec.unwrap().ports.unwrap().first().unwrap().node_port.unwrap();
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    for (port, passes) in [(own, true), (30_082, false)] {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": probes(port) } }));
+        let patched = services.patch("old", &params, &patch).await;
+        assert_eq!(patched.is_ok(), passes, "{port}, and it has {own}: {patched:?}");
+    }
 }
 
 /// A Service from before can be changed in everything else and deleted, with its finalizer; only the annotation that changes is judged.
@@ -75,7 +104,10 @@ async fn what_is_there_is_left_alone(services: &Api<Service>) {
 /// What the API server says to a new Service with this annotation; nothing is made.
 async fn tried(services: &Api<Service>, key: &str, value: &str) -> Result<(), String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    let made = services.create(&params, &service("new", &json!({ key: value }))).await;
+    let mut new = service("new", &json!({ key: value }));
+    // Nothing is made, so that it is in no other Service's way.
+    new.spec.as_mut().unwrap().ports.as_mut().unwrap().first_mut().unwrap().node_port = Some(30_080);
+    let made = services.create(&params, &new).await;
     made.map(drop).map_err(|error| error.to_string())
 }
 

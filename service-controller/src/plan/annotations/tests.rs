@@ -85,6 +85,8 @@ fn examples_are_judged_as_they_say() {
         let value = value.replace("\\n", "\n").replace("\\t", "\t");
         let (_wishes, faults) = read(&[(&format!("{PREFIX}{key}"), &value)]);
         assert_eq!(faults.is_empty(), judged == "taken", "{line}: {faults}");
+        let words = parts.next().map(|words| format!("annotation {PREFIX}{key}: {words}"));
+        assert!(words.is_none_or(|words| words == faults), "{line}: {faults}");
         n_taken += usize::from(judged == "taken");
     }
     assert!(n_taken > keys::ALL.len(), "every key");
