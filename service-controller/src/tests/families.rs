@@ -334,20 +334,12 @@ async fn nodes_are_followed_in_the_minute_in_which_a_wish_is_refused_again() {
     let world = dual_stack().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    let refuse = || {
-        let error = AdapterError::new(Reason::FieldInvalid, "spec.listeners[0].port: not here");
-        world.cloud.fail_next("EnsureLoadBalancer", error);
+    world.asks_for_a_port_that_is_refused(|_service| ()).await;
+    assert_eq!(failed(&world), 1);
+    let come = || {
+        world.node("b");
     };
-    refuse();
-    world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
-    world.eventually("it is told", |world| failed(world) == 1).await;
-    tokio::time::sleep(Duration::from_secs(310)).await;
-    refuse();
-    let begin = tokio::time::Instant::now();
-    world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
-    assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
+    world.is_refused_again_and_gets_nodes(come, &["a", "b"]).await;
     let port = world.last_ensure().spec.unwrap_or_default().listeners[0].port;
     assert_eq!((port, failed(&world)), (80, 1));
     world.stop().await;

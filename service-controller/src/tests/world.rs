@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloud_api_proto::v1alpha1::{Capability, EnsureLoadBalancerRequest, capability::Level};
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{Capability, EnsureLoadBalancerRequest, capability::Level},
+};
 use controller_core::{
     explain::Explain,
     health::Health,
@@ -10,7 +13,7 @@ use controller_core::{
     testing::{FakeCloud, FakeKube, ServiceBuilder, eventually, node, process},
 };
 use k8s_openapi::api::core::v1::{Node, Service};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -18,7 +21,8 @@ use crate::{
     config::Work,
     mirror::Reading,
     plan::{
-        annotations::template::Template, bounds::Bounds, compat::Compat, left_over::Orphans, service::Classes,
+        annotations::template::Template, bounds::Bounds, compat::Compat, left_over::Orphans, memory::LAG,
+        service::Classes,
     },
     reconcile::Reconciler,
 };
@@ -198,6 +202,33 @@ impl World {
         let mut names: Vec<String> = set.into_iter().map(|backend| backend.node_name).collect();
         names.sort();
         names
+    }
+
+    /// `web` asks for another port, which the adapter refuses. Afterwards the wish is old enough to be asked for again.
+    pub(super) async fn asks_for_a_port_that_is_refused(&self, change: impl FnOnce(&mut Service)) {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        self.refuse_next();
+        self.change("web", |service| {
+            service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
+            change(service);
+        });
+        let told = |world: &Self| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
+        self.eventually("the wish is refused", told).await;
+        tokio::time::sleep(LAG + Duration::from_secs(10)).await;
+    }
+
+    /// The wish is refused again, and the nodes that come do not wait for the next look.
+    pub(super) async fn is_refused_again_and_gets_nodes(&self, come: impl FnOnce(), want: &[&str]) {
+        self.refuse_next();
+        let begin = Instant::now();
+        come();
+        self.eventually("the nodes are followed", |world| world.backends() == want).await;
+        assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
+    }
+
+    fn refuse_next(&self) {
+        let error = AdapterError::new(Reason::FieldInvalid, "spec.listeners[0].port: not here");
+        self.cloud.fail_next("EnsureLoadBalancer", error);
     }
 
     /// Of how many Services the controller remembers anything.
