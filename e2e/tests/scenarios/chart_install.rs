@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use e2e::{ControlPlane, Pods, Release, Values, WITHIN, eventually, merge, rights};
+use e2e::{ControlPlane, Pods, Release, Values, merge, rights};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
@@ -49,210 +49,6 @@ async fn the_chart_installs_and_uninstalls() {
 
     release.uninstall(&control_plane).await.unwrap();
     assert_eq!(left_over(&control_plane).await, "");
-}
-
-/// Each of these fails before anything is made, with a message that names the key.
-#[tokio::test]
-async fn wrong_values_are_refused_by_the_name_of_their_key() {
-    let control_plane = control_plane().await;
-    let good = Values::new().unwrap().render();
-    for (name, change, key) in wrong_values() {
-        let mut values = good.clone();
-        merge(&mut values, &change);
-        let refused = Release::install(&control_plane, &values).await;
-        let message = format!("{:#}", refused.expect_err(name));
-        assert!(message.contains(key), "{name}: {message}");
-    }
-    assert_eq!(left_over(&control_plane).await, "");
-}
-
-fn wrong_values() -> Vec<Wrong> {
-    [
-        wrong_shapes(),
-        wrong_senses(),
-        wrong_senses_of_policies(),
-        wrong_senses_of_controllers(),
-        wrong_senses_of_openstack(),
-    ]
-    .concat()
-}
-
-/// A name, values, and what must be said of them.
-type Wrong = (&'static str, Value, &'static str);
-
-/// What the schema refuses.
-fn wrong_shapes() -> Vec<Wrong> {
-    vec![
-        ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
-        ("a port out of range", json!({ "nodeController": { "httpPort": 70000 } }), "httpPort"),
-        ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
-        ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
-        ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
-        ("nobody's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
-        ("no interface", json!({ "adapter": { "openstack": { "interface": "outer" } } }), "interface"),
-        ("no clouds.yaml", json!({ "adapter": { "openstack": { "cloudsYaml": "auth:" } } }), "cloudsYaml"),
-        ("no ID", json!({ "adapter": { "openstack": { "routerId": "my router" } } }), "routerId"),
-        ("an unknown mode", json!({ "adapter": { "replicas": "two" } }), "replicas"),
-        ("a part above 1", json!({ "adapter": { "limits": { "share": 1.5 } } }), "share"),
-        ("no duration", json!({ "adapter": { "limits": { "deadline": { "max": "soon" } } } }), "max"),
-        ("half a network", json!({ "routeController": { "clusterCidr": "10.244.0.0" } }), "clusterCidr"),
-    ]
-}
-
-/// What has the right shape and makes no sense.
-fn wrong_senses() -> Vec<Wrong> {
-    vec![
-        (
-            "no pod network",
-            json!({ "routeController": { "clusterCidr": "" } }),
-            "routeController.clusterCidr",
-        ),
-        ("no image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
-        ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
-        ("no level", json!({ "logLevel": "inf" }), r#"logLevel: "inf" is no level"#),
-        (
-            "a target without a level",
-            json!({ "logLevel": "info,service_controller" }),
-            r#"logLevel: "service_controller" is no level"#,
-        ),
-        (
-            "a prefix that is too long",
-            json!({ "routeController": { "clusterCidr": "10.244.0.0/33" } }),
-            "routeController.clusterCidr: the prefix length of 10.244.0.0/33",
-        ),
-        (
-            "two networks of one family",
-            json!({ "routeController": { "clusterCidr": "10.244.0.0/16,10.245.0.0/16" } }),
-            "routeController.clusterCidr: 10.245.0.0/16 is a second network of IPv4",
-        ),
-        (
-            "a network of no address",
-            json!({ "routeController": { "clusterCidr": "fd00:10:244/48" } }),
-            "routeController.clusterCidr: fd00:10:244/48 is no network",
-        ),
-        (
-            "an endpoint without TLS",
-            json!({ "adapter": { "endpoint": "http://192.0.2.10:8443" } }),
-            "adapter.endpoint: http://192.0.2.10:8443 is without TLS",
-        ),
-        (
-            "tokens without TLS",
-            json!({ "adapter": { "tls": { "mode": "off" } } }),
-            "adapter.authentication: shows tokens",
-        ),
-        (
-            "a Secret without a name",
-            json!({ "adapter": { "tls": { "mode": "secret" } } }),
-            "adapter.tls.secretName: is needed",
-        ),
-        (
-            "an authority for an adapter elsewhere",
-            json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
-            "adapter.tls.mode: generated makes",
-        ),
-        ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
-        (
-            "one port twice",
-            json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
-            "serviceController.httpPort",
-        ),
-    ]
-}
-
-/// The same of who may reach the pages.
-fn wrong_senses_of_policies() -> Vec<Wrong> {
-    vec![(
-        "a Prometheus that no policy lets in",
-        json!({ "hostNetwork": false, "monitoring": { "serviceMonitor": true } }),
-        "networkPolicy.metricsFrom: is empty and lets no Prometheus in",
-    )]
-}
-
-/// The same of values that a controller would refuse.
-fn wrong_senses_of_controllers() -> Vec<Wrong> {
-    vec![
-        (
-            "a period that never passes",
-            json!({ "nodeController": { "deletion": { "monitorPeriod": "0s" } } }),
-            "nodeController.deletion.monitorPeriod: 0s never passes",
-        ),
-        (
-            "two words at once",
-            json!({ "nodeController": { "deletion": { "confirmAfter": "500ms" } } }),
-            "nodeController.deletion.confirmAfter: 500ms is too short",
-        ),
-        (
-            "nobody's Services",
-            json!({ "serviceController": { "defaultLoadBalancer": false } }),
-            "serviceController.defaultLoadBalancer: false leaves nothing to do",
-        ),
-        (
-            "no class",
-            json!({ "serviceController": { "loadBalancerClass": "a b" } }),
-            "serviceController.loadBalancerClass: \"a b\" is no class",
-        ),
-        (
-            "one name for all",
-            json!({ "serviceController": { "loadBalancerNameTemplate": "{cluster}" } }),
-            "serviceController.loadBalancerNameTemplate: {cluster} gives two Services one name",
-        ),
-        (
-            "an age above a day",
-            json!({ "serviceController": { "orphanMinimumAge": "48h" } }),
-            "serviceController.orphanMinimumAge: 48h is not from 1s to 24h",
-        ),
-        (
-            "a default of nothing",
-            json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
-            "serviceController.serviceDefaults.intrenal: is no annotation's key",
-        ),
-        (
-            "a default of a wrong type",
-            json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "5" } } }),
-            "serviceController.serviceDefaults.idle-timeout: \"5\" is wrong; write a duration such as 90s, 5m or 1h",
-        ),
-        (
-            "a default that is no switch",
-            json!({ "serviceController": { "serviceDefaults": { "internal": "yes" } } }),
-            "serviceController.serviceDefaults.internal: \"yes\" is wrong; write true or false",
-        ),
-        (
-            "a default of a port that no Service may have probed",
-            json!({ "serviceController": { "serviceDefaults": { "health-check.port": "9000" } } }),
-            "serviceController.serviceDefaults.health-check.port: 9000 is not in serviceController.healthCheckPorts (10256)",
-        ),
-        (
-            "a default of what only one can have",
-            json!({ "serviceController": { "serviceDefaults": { "hostname": "a.example.com" } } }),
-            "serviceController.serviceDefaults.hostname: is about one Service or port, and has no default",
-        ),
-    ]
-}
-
-/// The same of values for OpenStack.
-fn wrong_senses_of_openstack() -> Vec<Wrong> {
-    vec![
-        (
-            "no credentials for OpenStack",
-            json!({ "adapter": { "kind": "openstack" } }),
-            "adapter.credentialsSecret: is needed when adapter.kind is openstack",
-        ),
-        (
-            "no router",
-            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a" } }),
-            "adapter.openstack.routerId: is needed when routeController.enabled",
-        ),
-        (
-            "credentials twice",
-            json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a", "openstack": { "cloudsYaml": "clouds:" } } }),
-            "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret",
-        ),
-        (
-            "credentials for nobody",
-            json!({ "adapter": { "openstack": { "cloudsYaml": "clouds:" } } }),
-            "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone",
-        ),
-    ]
 }
 
 /// The rights of each ServiceAccount, less those that any ServiceAccount has, are these and no more.
@@ -356,135 +152,6 @@ async fn network_policies_hold_where_pods_have_a_network() {
     assert_eq!(n_rules, 4, "DNS, its other replica, the cloud, the API server: {rules}");
 }
 
-/// The file that the adapter for OpenStack is given, with this secret in it. Nobody is there.
-fn clouds_yaml(secret: &str) -> String {
-    format!(
-        "clouds:\n  prod:\n    auth_type: v3applicationcredential\n    region_name: r1\n    auth:\n      \
-         auth_url: http://127.0.0.1:1/v3\n      application_credential_id: a\n      application_credential_secret: {secret}\n"
-    )
-}
-
-/// Every value of OpenStack that may be given beside the others.
-fn openstack(secret: &str) -> Value {
-    json!({ "adapter": { "kind": "openstack", "openstack": {
-        "cloudsYaml": clouds_yaml(secret),
-        "ca": "-----BEGIN CERTIFICATE-----\n",
-        "cloud": "prod",
-        "region": "r2",
-        "interface": "internal",
-        "publicNetworks": ["public", "the other one"],
-        "internalNetworks": ["nodes"],
-        "addressSortOrder": ["10.0.0.0/16", "fd00::/8"],
-        "ipv6": false,
-        "regionalProviderIds": true,
-        "routerId": "router-1",
-        "loadBalancers": {
-            "provider": "ovn",
-            "creation": "part-by-part",
-            "manageSecurityGroups": true,
-            "subnetId": "subnet-1",
-            "ipv6SubnetId": "subnet-2",
-            "memberSubnetId": "subnet-3",
-            "floatingNetworkId": "network-2",
-            "floatingSubnetId": "subnet-4",
-        },
-    } } })
-}
-
-/// The flags under the headings of `--help` that are OpenStack's own.
-fn own_flags(help: &str) -> BTreeSet<String> {
-    let heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
-    let of = |own: &'static str| {
-        let section = help.lines().skip_while(move |line| *line != own).skip(1);
-        section.take_while(move |line| !heading(line))
-    };
-    let lines = ["OpenStack:", "Load balancers:"].into_iter().flat_map(of);
-    // What is said of them stands further in, and names others.
-    lines
-        .filter_map(|line| Some(format!("--{}", line.strip_prefix("      --")?.split(' ').next()?)))
-        .collect()
-}
-
-/// The adapter for OpenStack gets every flag that it has, and its credentials, which no other pod sees. Others replace them without a
-/// restart.
-#[tokio::test]
-async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
-    let control_plane = control_plane().await;
-    let mut values = Values::new().unwrap().render();
-    merge(&mut values, &openstack("first-secret"));
-    merge(&mut values, &json!({ "serviceController": { "compat": "openstack" } }));
-    let release = Release::install(&control_plane, &values).await.unwrap();
-    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
-
-    for controller in ["node-controller", "route-controller", "service-controller"] {
-        let args = pods.get(controller).unwrap().args().join(" ");
-        assert!(!args.contains("clouds"), "{controller}: {args}");
-    }
-    let service = pods.get("service-controller").unwrap();
-    assert!(service.args().iter().any(|arg| arg == "--compat=openstack"), "{:?}", service.args());
-    let program = e2e::binaries().unwrap().join("adapter-openstack");
-    let help = tokio::process::Command::new(program).arg("--help").output().await.unwrap();
-    let adapter = pods.get("cloud-adapter").unwrap();
-    let given: BTreeSet<String> =
-        adapter.args().iter().map(|arg| arg.split('=').next().unwrap().to_owned()).collect();
-    // It comes in place of --subnet-id.
-    let known = own_flags(&String::from_utf8(help.stdout).unwrap());
-    let missing: Vec<_> = known.difference(&given).filter(|flag| *flag != "--network-id").collect();
-    assert!(known.len() > 10 && missing.is_empty(), "{missing:?} of {known:?}");
-    for wanted in
-        ["--public-network-name=the other one", "--address-sort-order=10.0.0.0/16,fd00::/8", "--region=r2"]
-    {
-        assert!(adapter.args().iter().any(|arg| arg == wanted), "{wanted}: {:?}", adapter.args());
-    }
-    let file = adapter.flag("--clouds-file").unwrap().to_owned();
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("first-secret"));
-    assert!(std::path::Path::new(&file).with_file_name("ca.crt").exists());
-
-    // The program takes exactly these flags. Nobody watches, so it does not try the cloud.
-    adapter.start().unwrap();
-    let log = adapter.log();
-    let listens = async || {
-        let text = std::fs::read_to_string(&log)?;
-        anyhow::ensure!(text.contains("Adapter listens"), "{text}");
-        Ok(())
-    };
-    eventually("it listens", WITHIN, listens).await.unwrap();
-    assert!(adapter.is_running(), "{}", adapter.tail());
-
-    let deployment = ["get", "deployment", "cloud-adapter", "--namespace", "kube-system", "--output"];
-    let generation = [&deployment[..], &["jsonpath={.metadata.generation}"]].concat();
-    let before = control_plane.kubectl(&generation).await.unwrap();
-    merge(&mut values, &openstack("second-secret"));
-    release.upgrade(&control_plane, &values).await.unwrap();
-    assert_eq!(control_plane.kubectl(&generation).await.unwrap(), before, "nothing is rolled out");
-    pods.refresh_volumes(&control_plane).await.unwrap();
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("second-secret"));
-    assert!(pods.get("cloud-adapter").unwrap().is_running());
-}
-
-/// Credentials of the user's own are mounted where the file expects them, and the chart makes no Secret.
-#[tokio::test]
-async fn openstack_takes_a_secret_that_is_there() {
-    let control_plane = control_plane().await;
-    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
-    let data = json!({ "clouds.yaml": clouds_yaml("mine"), "secure.yaml": "clouds: {}\n" });
-    let secret = from_value(json!({ "metadata": { "name": "my-cloud" }, "stringData": data })).unwrap();
-    secrets.create(&PostParams::default(), &secret).await.unwrap();
-    let mut values = Values::new().unwrap().render();
-    let change = json!({ "adapter": {
-        "kind": "openstack", "credentialsSecret": "my-cloud", "openstack": { "routerId": "router-1" },
-    } });
-    merge(&mut values, &change);
-    let release = Release::install(&control_plane, &values).await.unwrap();
-    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
-    let adapter = pods.get("cloud-adapter").unwrap();
-    let file = std::path::PathBuf::from(adapter.flag("--clouds-file").unwrap());
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("mine"));
-    assert!(file.with_file_name("secure.yaml").exists(), "what comes first, too");
-    assert!(!adapter.args().iter().any(|arg| arg.starts_with("--token-file")), "{:?}", adapter.args());
-    assert!(secrets.get_opt("cloud-adapter-credentials").await.unwrap().is_none());
-}
-
 /// Who trusts the adapter today trusts it after an upgrade.
 #[tokio::test]
 async fn the_certificate_authority_is_kept() {
@@ -583,7 +250,7 @@ const AT_HOME: [&str; 3] = [
     "watch endpointslices.discovery.k8s.io",
 ];
 
-async fn control_plane() -> ControlPlane {
+pub(super) async fn control_plane() -> ControlPlane {
     ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap()
 }
 
@@ -612,7 +279,7 @@ fn lease_rights(name: &str) -> [String; 4] {
 }
 
 /// The names of what the chart made and of what Helm keeps about it.
-async fn left_over(control_plane: &ControlPlane) -> String {
+pub(super) async fn left_over(control_plane: &ControlPlane) -> String {
     let kinds = "deployments,services,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
     let of_chart = "app.kubernetes.io/name=cloud-controllers";
     let args = ["get", kinds, "--all-namespaces", "--selector", of_chart, "--output", "name"];
