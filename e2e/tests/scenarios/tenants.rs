@@ -1,15 +1,20 @@
 //! A user of one namespace who knows the IDs and addresses of all others.
 
-use adapter_sim::simcloud::{Operation, model::ProvisioningStatus};
+use std::collections::BTreeSet;
+
+use adapter_sim::simcloud::{
+    Operation,
+    model::{LoadBalancer, ProvisioningStatus},
+};
 use anyhow::{Context, ensure};
 use e2e::{Bed, WITHIN, address, eventually, service};
 use http::Method;
-use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::core::v1::{Namespace, Service, ServicePort};
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use serde_json::{from_value, json};
+use serde_json::{Value, from_value, json};
 
 const PREFIX: &str = "lb.cloudadapter.dev";
 /// A load balancer that a person made, such as that of the API server.
@@ -139,4 +144,62 @@ async fn follows(bed: &Bed, node: &str, members: usize) -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+/// The API server gives a node port to the next Service that asks for it, while the Service that gave it up is refused.
+#[tokio::test]
+async fn a_node_port_that_a_refused_service_gives_up_leads_into_no_other_namespace() {
+    let bed = Bed::start().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(bed.client());
+    let evil: Namespace = from_value(json!({ "metadata": { "name": "evil" } })).unwrap();
+    namespaces.create(&PostParams::default(), &evil).await.unwrap();
+    service("spy").namespace("evil").port(80).port(81).create(&bed.client()).await.unwrap();
+    let services: Api<Service> = Api::namespaced(bed.client(), "evil");
+    let seen = bed.until_cloud("it has a member for each port", |state| {
+        let spy = state.balancer("spy")?;
+        ensure!(spy.status == ProvisioningStatus::Active && members(spy).len() == 2, "{spy:?}");
+        Ok(())
+    });
+    seen.await.unwrap();
+    let change = async |ports: [u16; 2], annotation: Value| {
+        let port = |at: u16, node_port: u16| json!({ "name": format!("tcp-{at}"), "port": at, "nodePort": node_port });
+        let ports = json!([port(80, ports[0]), port(81, ports[1])]);
+        let annotations = json!({ format!("{PREFIX}/intrenal"): annotation });
+        let patch = json!({ "metadata": { "annotations": annotations }, "spec": { "ports": ports } });
+        services.patch("spy", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+    let leads_to = async |what: &str, want: &[u16]| {
+        bed.until_cloud(what, |state| {
+            let spy = state.balancer("spy")?;
+            ensure!(members(spy) == want && !spy.listeners.is_empty(), "{spy:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    };
+
+    let spy = services.get("spy").await.unwrap();
+    let own = |it: &ServicePort| u16::try_from(it.node_port.unwrap()).unwrap();
+    let own: Vec<u16> = spy.spec.unwrap().ports.unwrap().iter().map(own).collect();
+    let [first, second] = own[..] else { panic!("{own:?}") };
+    change([30_070, second], json!("true")).await;
+    let mut shop = service("shop").port(80).build().unwrap();
+    shop.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(first.into());
+    bed.services().create(&PostParams::default(), &shop).await.expect("the node port is free");
+    leads_to("the first one is not led to", &[second]).await;
+    change([30_070, 30_071], json!("true")).await;
+    leads_to("none of them is led to", &[]).await;
+    let told = bed.told("Service", "spy", "UnAvailableLoadBalancer").await.unwrap();
+    assert!(told.contains("none of the node ports"), "{told}");
+    change([30_070, 30_071], Value::Null).await;
+    leads_to("it is repaired", &[30_070, 30_071]).await;
+    bed.address("shop").await.unwrap();
+}
+
+/// The ports of the node to which it leads, in their order.
+fn members(balancer: &LoadBalancer) -> Vec<u16> {
+    let members = balancer.pools.iter().flat_map(|pool| &pool.members);
+    let ports: BTreeSet<u16> = members.map(|member| member.port).collect();
+    ports.into_iter().collect()
 }
