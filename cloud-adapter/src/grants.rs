@@ -226,6 +226,23 @@ mod tests {
         assert_eq!(reserved("evil", "198.51.100.1"), None);
     }
 
+    /// The chart refuses wrong values before an adapter is there to do it.
+    #[test]
+    fn the_chart_takes_each_kind() {
+        let schema = include_str!("../../helm/cloud-controllers/values.schema.json");
+        let error = "shop:steal=x".parse::<Grant>().expect_err("no kind");
+        let kinds =
+            error.split_once("expected ").map(|(_, kinds)| kinds.replace(" or ", ", ")).expect("told");
+        for kind in kinds.split(", ") {
+            let value = if kind == "addresses" { "192.0.2.0/28" } else { "x" };
+            assert!(format!("shop:{kind}={value}").parse::<Grant>().is_ok(), "{kind}");
+            let is_in = |mark: &str| {
+                schema.contains(&format!("{mark}{kind}|")) || schema.contains(&format!("|{kind})="))
+            };
+            assert!(is_in("(") || is_in("|"), "{kind} is not in the chart's schema");
+        }
+    }
+
     #[test]
     fn a_wrong_grant_is_refused_with_what_is_expected() {
         for (text, says) in [

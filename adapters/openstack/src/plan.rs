@@ -86,6 +86,11 @@ pub(crate) fn plan(
             let mut wanted = Wanted::shared(desired, site)?;
             let taken =
                 shared::leave_taken_ports(desired, Unmarked::Stay, (balancer, tree), &mut wanted.ports);
+            if let Some(refusal) = taken.as_ref().filter(|_| wanted.ports.is_empty())
+                && shared::user(balancer, Some(&desired.key)).is_none()
+            {
+                return Err(refusal.clone());
+            }
             Goal::new((desired, fence), &wanted, site, Some(balancer)).share((balancer, tree), taken)
         }
     }

@@ -80,6 +80,8 @@ fn a_port_that_somebody_has_is_refused_with_whose_it_is() {
     let taken = refused(&bench, &sharer("api", "lb-1", [tcp(443), tcp(80)]));
     assert_eq!((taken.0, taken.1.as_str()), (Fault::Invalid, "spec.listeners[1].port"));
     assert!(taken.2.contains("tcp/80") && taken.2.contains("Service shop/web of cluster c-1"), "{}", taken.2);
+    let (writes, _) = bench.copy().refused(&sharer("api", "lb-1", [tcp(80)]));
+    assert_eq!(writes, [""; 0], "it has no other port there");
     bench.settled(&sharer("api", "lb-1", [udp(80)]));
 
     let taken = refused(&bench, &public([tcp(80), udp(80)]));
