@@ -27,6 +27,7 @@ mod fault_cloud;
 mod fault_outage;
 mod fault_restart;
 mod harness;
+mod hostile_play;
 mod leader_election;
 mod metrics_names;
 mod minutes;

@@ -177,11 +177,19 @@ impl World {
         let fixed = with(web_with_address("10.0.0.200"), |spec| spec.address_retention = 0);
         world.begin("db", Service::of(named("db", fixed)));
         world.begin("lent", Service::of(named("lent", public([tcp(3306)]))));
-        let by_a_person = json!({ "name": "by-a-person", "protocol": "TCP", "protocol_port": 9000 });
-        let lent = world.id_of("lent");
-        world.change().create_listener(&lent, None, &by_a_person);
+        world.person_listens();
         world.attackers = (0..3).map(|_| world.attacker()).collect();
         world
+    }
+
+    /// A person makes a listener on the load balancer that is lent, unless it is there.
+    fn person_listens(&mut self) {
+        let lent = self.id_of("lent");
+        let name = format!("by-a-person-on-{lent}");
+        if !self.bench.cloud.listeners.iter().any(|one| one["name"] == name) {
+            let listener = json!({ "name": name, "protocol": "TCP", "protocol_port": 9000 });
+            self.change().create_listener(&lent, None, &listener);
+        }
     }
 
     fn uid(&mut self) -> String {
@@ -356,7 +364,7 @@ impl World {
         let lent = self.id_of("lent");
         let chance = &mut self.chance;
         let ports: Vec<contract::Listener> =
-            [25, 80, 443, 1194, 8080, 9000].into_iter().filter(|_| chance.one_in(3)).map(tcp).collect();
+            [25, 80, 443, 1194, 3306, 8080, 9000].into_iter().filter(|_| chance.one_in(3)).map(tcp).collect();
         let ports = if ports.is_empty() { vec![tcp(443)] } else { ports };
         let wish = if chance.one_in(2) { public(ports) } else { web(ports) };
         let mut wish = DesiredLoadBalancer { spec: wish.spec, ..service.wish.clone() };
@@ -442,6 +450,9 @@ impl World {
             _ => (),
         }
         self.settles(name);
+        if name == "lent" {
+            self.person_listens();
+        }
         // An internal one that broke has another address of its own, and one that was created anew; every other keeps what it had.
         if name != "db" && name != "lent" {
             assert_eq!(self.addresses_of(name), before, "{name}: its address is another\n{}", self.told());

@@ -1,0 +1,245 @@
+//! A user of one namespace who knows all IDs, names and addresses asks for anything, while the cloud fails and processes are restarted:
+//! after each step what is of others is as it was.
+
+use std::collections::BTreeMap;
+
+use adapter_sim::simcloud::Access;
+use anyhow::{Context, ensure};
+use e2e::{Bed, WITHIN, eventually, service};
+use http::Method;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, from_value, json};
+use test_support::chance::Chance;
+
+const PREFIX: &str = "lb.cloudadapter.dev";
+const EVIL: &str = "evil";
+/// Its Services.
+const NAMES: [&str; 4] = ["x-0", "x-1", "x-2", "x-3"];
+/// Each has a fault or a restart, and so many requests.
+const ROUNDS: usize = 12;
+const STEPS: usize = 8;
+/// Writes at the cloud that the play makes at least: what is refused alone proves little.
+const WRITES: u64 = 40;
+
+/// What a request may say; what it does not say is taken back.
+const KEYS: [&str; 13] = [
+    "id",
+    "adopt",
+    "address",
+    "name",
+    "on-delete",
+    "share-with",
+    "tags",
+    "subnet",
+    "address-pool",
+    "port.443.listener-protocol",
+    "port.443.tls-cert-refs",
+    "health-check.port",
+    "internal",
+];
+
+#[tokio::test]
+async fn whatever_a_hostile_namespace_asks_for_others_keep_what_they_have() {
+    let values = json!({ "adapter": { "cache": { "loadBalancers": { "maxAge": "2s" } } } });
+    let mut bed = Bed::install_with(&values).await.unwrap();
+    bed.cluster.pods.start().unwrap();
+    bed.ready().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    bed.targets(1).await.unwrap();
+    let mut play = Play::begin(bed).await.unwrap();
+    for _ in 0..ROUNDS {
+        play.trouble().await.unwrap();
+        for _ in 0..STEPS {
+            play.step().await.unwrap();
+        }
+        play.bed.ready().await.unwrap();
+    }
+    play.end().await.unwrap();
+}
+
+struct Play {
+    bed: Bed,
+    services: Api<Service>,
+    chance: Chance,
+    /// What is of others, as it shall stay.
+    others: Vec<Value>,
+    log: Vec<String>,
+}
+
+impl Play {
+    /// Two Services of others, and a load balancer that a person made.
+    async fn begin(bed: Bed) -> anyhow::Result<Self> {
+        let namespaces: Api<Namespace> = Api::all(bed.client());
+        let evil: Namespace = from_value(json!({ "metadata": { "name": EVIL } }))?;
+        namespaces.create(&PostParams::default(), &evil).await?;
+        service("web").port(80).port(443).create(&bed.client()).await?;
+        service("db").port(5432).annotation(&format!("{PREFIX}/internal"), "true").create(&bed.client()).await?;
+        for name in ["web", "db"] {
+            bed.address(name).await?;
+        }
+        let by_hand = json!({ "name": "gateway", "scheme": "internet", "families": ["ipv4"], "tags": { "team": "ops" } });
+        bed.cluster.cloud.by_hand(Method::POST, "/v1/load-balancers", Some(&by_hand)).await?;
+        let settled = bed.until_cloud("all of others is there", |state| {
+            let all = of_others(&json!(state.load_balancers));
+            ensure!(all.len() == 3 && all.iter().all(|one| one["status"] == "ACTIVE"), "{all:?}");
+            Ok(all)
+        });
+        let others = settled.await?;
+        let services = Api::namespaced(bed.client(), EVIL);
+        bed.cluster.cloud.reset_counts().await?;
+        Ok(Self { bed, services, chance: Chance::new(23), others, log: Vec::new() })
+    }
+
+    /// The cloud fails for some calls, or a process is restarted.
+    async fn trouble(&mut self) -> anyhow::Result<()> {
+        let some = 1 + self.chance.below(3);
+        let faults = [
+            ("CreateLoadBalancer", json!("close_after")),
+            ("CreateLoadBalancer", json!({ "respond_after": { "status": 504 } })),
+            ("Create*", json!({ "respond": { "status": 503 } })),
+            ("Update*", json!({ "respond_after": { "status": 500 } })),
+            ("Delete*", json!("close_before")),
+            ("CreateLoadBalancer", json!("error_state")),
+            ("List*", json!({ "respond": { "status": 500 } })),
+            ("ListLoadBalancers", json!("truncate_body")),
+            ("*", json!({ "delay_ms": 300 })),
+        ];
+        if self.chance.one_in(3) {
+            let name = self.chance.of(&["cloud-adapter", "service-controller"]).context("one of two")?;
+            self.log.push(format!("{name} is restarted"));
+            return self.bed.cluster.pods.get(name)?.restart().await;
+        }
+        let (operation, action) = self.chance.of(&faults).context("one of several")?;
+        self.log.push(format!("the next {some} of {operation}: {action}"));
+        let fault = json!({ "match": { "operation": operation }, "when": { "next": some }, "action": action });
+        self.bed.cluster.cloud.add_fault(&from_value(fault)?).await.map(drop)
+    }
+
+    /// One request of the attacker; what the API server itself refuses is none.
+    async fn step(&mut self) -> anyhow::Result<()> {
+        let name = self.chance.of(&NAMES).context("one of four")?;
+        let there = self.services.get_opt(name).await?;
+        let asked = if there.is_none() {
+            service(name).namespace(EVIL).port(80).create(&self.bed.client()).await.map(drop)
+        } else if self.chance.one_in(5) {
+            self.services.delete(name, &DeleteParams::default()).await.map(drop).map_err(Into::into)
+        } else {
+            let wish = self.wish().await?;
+            self.log.push(format!("{name}: {wish}"));
+            let patch = Patch::Merge(wish);
+            self.services.patch(name, &PatchParams::default(), &patch).await.map(drop).map_err(Into::into)
+        };
+        if let Err(error) = asked {
+            self.log.push(format!("{name} is refused by the API server: {error}"));
+        }
+        self.check().await
+    }
+
+    async fn wish(&mut self) -> anyhow::Result<Value> {
+        let state = json!(self.bed.cluster.cloud.state().await?.load_balancers);
+        let all: Vec<&Value> = state.as_array().into_iter().flatten().collect();
+        let texts = |key: &str| all.iter().filter_map(|one| one[key].as_str().map(str::to_owned)).collect::<Vec<_>>();
+        let (ids, mut names) = (texts("id"), texts("name"));
+        names.extend(["kube_service_prod_default_web", "front"].map(str::to_owned));
+        let vips: Vec<String> = all
+            .iter()
+            .flat_map(|one| one["vips"].as_array().into_iter().flatten())
+            .filter_map(|vip| vip.as_str().map(str::to_owned))
+            .collect();
+        let chance = &mut self.chance;
+        let mut said: BTreeMap<&str, String> = BTreeMap::new();
+        match chance.below(4) {
+            0 => said.extend([("adopt", "owned".to_owned())]),
+            1 => said.extend([("adopt", "owned".to_owned()), ("id", chance.of(&ids).unwrap_or_default())]),
+            2 => said.extend([("adopt", "shared".to_owned()), ("id", chance.of(&ids).unwrap_or_default())]),
+            _ => (),
+        }
+        if chance.one_in(2) {
+            said.extend(chance.of(&vips).map(|vip| ("address", vip)));
+        }
+        if chance.one_in(3) {
+            said.extend(chance.of(&names).map(|name| ("name", name)));
+        }
+        let some = [
+            ("on-delete", "keep-address"),
+            ("share-with", "default"),
+            ("tags", "team=ops"),
+            ("tags", "cloudadapter.dev/adopt=evil"),
+            ("subnet", "subnet-of-others"),
+            ("address-pool", "pool-of-others"),
+            ("health-check.port", "10250"),
+            ("health-check.port", "22"),
+            ("internal", "true"),
+        ];
+        for (key, value) in some {
+            if chance.one_in(5) {
+                said.insert(key, value.to_owned());
+            }
+        }
+        if chance.one_in(5) {
+            said.insert("port.443.listener-protocol", "https".to_owned());
+            said.insert("port.443.tls-cert-refs", "certificate-of-others".to_owned());
+        }
+        let mut ports: Vec<Value> = [80, 443, 5432]
+            .into_iter()
+            .filter(|_| chance.one_in(2))
+            .map(|port| json!({ "name": format!("tcp-{port}"), "port": port }))
+            .collect();
+        if ports.is_empty() {
+            ports.push(json!({ "name": "tcp-443", "port": 443 }));
+        }
+        let annotations: BTreeMap<String, Option<String>> =
+            KEYS.iter().map(|key| (format!("{PREFIX}/{key}"), said.get(key).cloned())).collect();
+        let address = chance.one_in(4).then(|| chance.of(&vips)).flatten();
+        Ok(json!({ "metadata": { "annotations": annotations }, "spec": { "ports": ports, "loadBalancerIP": address } }))
+    }
+
+    /// What is of others is as it was.
+    async fn check(&self) -> anyhow::Result<()> {
+        let now = of_others(&json!(self.bed.cluster.cloud.state().await?.load_balancers));
+        let last = || self.log.iter().rev().take(12).rev().cloned().collect::<Vec<_>>().join("\n");
+        ensure!(now == self.others, "{now:#?}\nis not\n{:#?}\nafter\n{}", self.others, last());
+        Ok(())
+    }
+
+    /// The cloud is well again, the attacker gives up, and others are served.
+    async fn end(self) -> anyhow::Result<()> {
+        self.bed.cluster.cloud.clear_faults().await?;
+        for one in self.services.list(&ListParams::default()).await? {
+            let name = one.metadata.name.unwrap_or_default();
+            self.services.delete(&name, &DeleteParams::default()).await?;
+        }
+        eventually("the attacker has nothing", WITHIN * 4, || async {
+            let left = self.services.list(&ListParams::default()).await?;
+            ensure!(left.items.is_empty(), "{} Services are left", left.items.len());
+            let all = self.bed.cluster.cloud.state().await?.load_balancers.len();
+            ensure!(all == self.others.len(), "{all} load balancers");
+            Ok(())
+        })
+        .await?;
+        self.check().await?;
+        let counts = self.bed.cluster.cloud.counts().await?;
+        let writes = counts.by_operation.iter().filter(|(it, _)| it.access() == Access::Write);
+        let writes: u64 = writes.map(|(_, n)| *n).sum();
+        println!("{} requests, {writes} writes at the cloud", ROUNDS * STEPS);
+        ensure!(writes >= WRITES, "{writes} writes: the play proves little");
+        self.bed.join("b", None).await?;
+        self.bed
+            .until_cloud("the node that came is behind others", |state| {
+                let web = state.balancer("web").context("it is not there")?;
+                ensure!(web.pools.iter().all(|pool| pool.members.len() == 2), "{:?}", web.pools);
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// All load balancers that are not of the attacker's namespace.
+fn of_others(all: &Value) -> Vec<Value> {
+    let of_evil = |one: &&Value| one["tags"]["cloudadapter.dev/owner-namespace"] == EVIL;
+    all.as_array().into_iter().flatten().filter(|one| !of_evil(one)).cloned().collect()
+}
