@@ -75,10 +75,11 @@ pub(crate) struct PoolTree {
 pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
-    let go = GoNames::of(heir).name;
+    let go = GoNames::of(heir);
+    let owns = ownership::owner(&balancer.tags).map_or_else(|| go.made(&balancer.name), |(key, _)| key == heir.key);
     let is_own = |name: &str, tags: &[String]| {
         let of = |balancer: &str| ownership::is_part_of(&heir.key, balancer, (name, tags));
-        of(&go) || (!ownership::is_shared(&balancer.tags, &heir.key) && of(&balancer.name))
+        of(&go.name) || (owns && of(&balancer.name))
     };
     let listeners = listeners.iter().filter(|one| is_own(&one.name, &one.tags));
     let certificates =

@@ -147,11 +147,6 @@ pub(crate) fn is_given_up(tags: &[String]) -> bool {
     read(tags, LEFT) == Some(YES)
 }
 
-/// Whether the key shares it, or could: another owns it.
-pub(crate) fn is_shared(tags: &[String], key: &LoadBalancerKey) -> bool {
-    owner(tags).is_some_and(|(owner, _)| owner != *key)
-}
-
 /// The same, and others use it still.
 pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && stays_for_others(name, tags, None)

@@ -157,3 +157,21 @@ async fn consent_can_be_withdrawn_on_what_the_go_controller_made() {
         assert_eq!(lent(&bench), lets, "since it changed something");
     }
 }
+
+/// Of what the Go cloud controller manager made for one, another that shares it has its own parts alone.
+#[test]
+fn what_another_uses_there_is_not_its_own() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    for (n, certificate) in ["of-web", "of-api"].into_iter().enumerate() {
+        bench.cloud.listeners[n]["default_tls_container_ref"] = json!(certificate);
+    }
+    let record = bench.observe().expect("there");
+    for (desired, own, other) in [
+        (public([tcp(80)]), "of-web", "of-api"),
+        (sharer("api", "lb-1", [tcp(443)]), "of-api", "of-web"),
+    ] {
+        let uses = crate::load_balancers::uses(&desired.heir(), &record);
+        assert!(uses.contains(own) && !uses.contains(other), "{own}: {uses:?}");
+    }
+}
