@@ -76,7 +76,8 @@ pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeS
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
     let go = GoNames::of(heir);
-    let owns = ownership::owner(&balancer.tags).map_or_else(|| go.made(&balancer.name), |(key, _)| key == heir.key);
+    let owns =
+        ownership::owner(&balancer.tags).map_or_else(|| go.made(&balancer.name), |(key, _)| key == heir.key);
     let is_own = |name: &str, tags: &[String]| {
         let of = |balancer: &str| ownership::is_part_of(&heir.key, balancer, (name, tags));
         of(&go.name) || (owns && of(&balancer.name))

@@ -167,10 +167,9 @@ fn what_another_uses_there_is_not_its_own() {
         bench.cloud.listeners[n]["default_tls_container_ref"] = json!(certificate);
     }
     let record = bench.observe().expect("there");
-    for (desired, own, other) in [
-        (public([tcp(80)]), "of-web", "of-api"),
-        (sharer("api", "lb-1", [tcp(443)]), "of-api", "of-web"),
-    ] {
+    for (desired, own, other) in
+        [(public([tcp(80)]), "of-web", "of-api"), (sharer("api", "lb-1", [tcp(443)]), "of-api", "of-web")]
+    {
         let uses = crate::load_balancers::uses(&desired.heir(), &record);
         assert!(uses.contains(own) && !uses.contains(other), "{own}: {uses:?}");
     }
