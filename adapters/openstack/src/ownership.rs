@@ -16,7 +16,7 @@ pub(crate) use self::{
     go::{GoNames, is_balancer as is_of_go},
     security_groups::{balancer_of, cluster_of, group_description, group_name, owner_of, rule_description},
     sharers::{
-        Sharing, User, beside_others, check_room, is_at_home, is_closed, is_given_up, is_left,
+        Sharing, User, beside_others, check_room, is_at_home, is_closed, is_given_up, is_guest, is_left,
         is_used_by_others, leave, may_go, other_user, sharer_fence, sharer_hash, sharer_id, sharers,
         shares_by_consent, stays_for_others, users, users_of_go,
     },

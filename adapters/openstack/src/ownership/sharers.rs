@@ -136,6 +136,13 @@ pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     }
 }
 
+/// Whether one shares it from another namespace than its owner's, which is known.
+pub(crate) fn is_guest(name: &str, tags: &[String], user: &User) -> bool {
+    user.shares
+        && owner(tags).is_some_and(|(_, owner)| !owner.namespace.is_empty())
+        && !is_at_home(name, tags, user)
+}
+
 /// Whether one shares it by its owner's consent alone: the tag of the Go cloud controller manager, if it has one, was written with ours.
 pub(crate) fn shares_by_consent(tags: &[String], key: &LoadBalancerKey) -> bool {
     let is_sharer = sharers(tags).iter().any(|user| user.key == *key);
@@ -284,7 +291,10 @@ pub(crate) fn leave(
 ) -> Result<Vec<String>, VendorError> {
     let there = &live.tags;
     let user = users(there).into_iter().find(|user| Some(&user.key) == whose);
-    let goes_with_last = user.as_ref().is_none_or(|user| !user.shares) || is_given_up(there);
+    let goes_with_last = match &user {
+        Some(user) if user.shares => is_given_up(there) && !is_guest(&live.name, there, user),
+        Some(_) | None => true,
+    };
     // From then on Services of other namespaces change nothing on it, so that its deletion does not wait for them.
     let closes =
         user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);

@@ -184,8 +184,10 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let key = observed.summary.key.as_ref();
     let user = user(balancer, key);
     let shares = user.as_ref().is_some_and(|user| user.shares);
-    // One that was made for nobody of ours stays.
-    let stays = shares && !ownership::is_given_up(&balancer.tags);
+    // One that was made for nobody of ours stays; and what goes with its owner's namespace is for that one to delete.
+    let is_guest =
+        user.as_ref().is_some_and(|user| ownership::is_guest(&balancer.name, &balancer.tags, user));
+    let stays = shares && (is_guest || !ownership::is_given_up(&balancer.tags));
     if !stays && !ownership::stays_for_others(&balancer.name, &balancer.tags, key) {
         return None;
     }

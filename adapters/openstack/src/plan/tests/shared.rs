@@ -155,6 +155,9 @@ fn what_goes_is_closed_to_services_of_other_namespaces_first() {
         !matches!(leaves, Step::DescribeFloatingIp { .. }),
         "the address of another namespace becomes the guest's: {leaves}"
     );
+    let mut left = bench.copy();
+    left.gone(&guest);
+    assert_eq!(left.cloud.balancers.len(), 1, "it is for its owner to delete");
     guest.spec.listeners.push(tcp(8080));
     let refused = refused(&bench, &hashed(guest));
     assert_eq!((refused.0, refused.1.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
