@@ -23,7 +23,7 @@ const NAMES: [&str; 4] = ["x-0", "x-1", "x-2", "x-3"];
 const ROUNDS: usize = 12;
 const STEPS: usize = 5;
 /// Writes at the cloud that the play makes at least: what is refused alone proves little.
-const WRITES: u64 = 40;
+const WRITES: u64 = 25;
 
 /// What a request may say; what it does not say is taken back.
 const KEYS: [&str; 13] = [
@@ -144,15 +144,25 @@ impl Play {
     async fn step(&mut self) -> anyhow::Result<()> {
         let name = self.chance.of(&NAMES).context("one of four")?;
         let there = self.services.get_opt(name).await?;
+        let wish = self.wish().await?;
         let asked = if there.is_none() {
-            service(name).namespace(EVIL).port(80).create(&self.bed.client()).await.map(drop)
-        } else if self.chance.one_in(5) {
-            self.services.delete(name, &DeleteParams::default()).await.map(drop).map_err(Into::into)
+            // With its wish from the beginning: what has a load balancer of its own takes no other.
+            let mut new = wish;
+            new["metadata"]["name"] = json!(name);
+            new["spec"]["type"] = json!("LoadBalancer");
+            new["spec"]["selector"] = json!({ "app": name });
+            if let Some(said) = new["metadata"]["annotations"].as_object_mut() {
+                said.retain(|_, value| !value.is_null());
+            }
+            self.log.push(format!("{name} comes: {new}"));
+            self.services.create(&PostParams::default(), &from_value(new)?).await.map(drop)
+        } else if self.chance.one_in(3) {
+            self.log.push(format!("{name} goes"));
+            self.services.delete(name, &DeleteParams::default()).await.map(drop)
         } else {
-            let wish = self.wish().await?;
             self.log.push(format!("{name}: {wish}"));
             let patch = Patch::Merge(wish);
-            self.services.patch(name, &PatchParams::default(), &patch).await.map(drop).map_err(Into::into)
+            self.services.patch(name, &PatchParams::default(), &patch).await.map(drop)
         };
         if let Err(error) = asked {
             self.log.push(format!("{name} is refused by the API server: {error}"));
