@@ -45,7 +45,8 @@ pub struct Options {
     /// Allow the Services of a namespace something that reaches beyond them, as NAMESPACE:KIND=VALUE; repeatable. * is any namespace or
     /// any value. Kinds: adopt (take over the load balancer of this vendor ID, which has no owner; it is released with its Service),
     /// adopt-and-delete (the same, deleted with its Service), share (use the load balancer of this vendor ID beside its owner), parameter
-    /// (set this vendor parameter), pool, subnet, certificate (name this one in address-pool, subnet, tls-cert-refs), addresses (ask for addresses of this range, which is then reserved for the namespaces that have it).
+    /// (set this vendor parameter), pool, subnet, certificate (name this one in address-pool, subnet, tls-cert-refs), addresses (ask for
+    /// addresses of this range, which is then reserved for the namespaces that have it).
     #[arg(long, value_name = "GRANT", help_heading = "Tenants")]
     pub grant: Vec<Grant>,
 

@@ -45,7 +45,7 @@ pub(crate) struct Description {
 pub struct Claim {
     pub(crate) heir: Heir,
     pub(crate) pool: String,
-    /// It shall go with the Service, in so many words, also if it was kept before.
+    /// The Service sets `on-delete: delete`: the address is deleted with it, even if an earlier Service kept it.
     pub(crate) releases: bool,
 }
 

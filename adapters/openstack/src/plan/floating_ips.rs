@@ -257,8 +257,8 @@ fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Opt
     Ok((taken, Some(described(one, description))))
 }
 
-/// Whether it is to be kept may change; a given one stays as it is. One that was kept for the Service before and came back stays kept until
-/// the Service says in words that it shall go.
+/// Updates whether the address is kept. A person's address does not change. An address that an earlier Service of this name kept stays kept
+/// until the Service sets `on-delete: delete`.
 fn describe(
     one: &FloatingIp,
     wanted: &Description,

@@ -16,6 +16,18 @@ pub(super) fn by_hand(bench: &mut Bench) {
     bench.create_listener("hers", Some(&pool), &listener);
 }
 
+/// The Service goes, step by step.
+fn release(bench: &mut Bench, desired: &DesiredLoadBalancer) {
+    while let Some(step) = bench
+        .seen(desired)
+        .filter(|it| it.belongs_to(&desired.key))
+        .and_then(|record| crate::plan::plan_release(&record, None).into_iter().next())
+    {
+        assert!(!matches!(step, Step::DeleteLoadBalancer { .. }), "{step}");
+        bench.execute(&step);
+    }
+}
+
 /// A person's, which a Service took over by its ID.
 #[test]
 fn what_was_adopted_is_released_as_it_was() {
@@ -34,14 +46,7 @@ fn what_was_adopted_is_released_as_it_was() {
         bench.settled(&with(web.clone(), |spec| drop(spec.tags.insert("a".into(), "b".into())))).1.len(),
         1
     );
-    while let Some(step) = bench
-        .seen(&web)
-        .filter(|it| it.belongs_to(&web.key))
-        .and_then(|record| crate::plan::plan_release(&record, None).into_iter().next())
-    {
-        assert!(!matches!(step, Step::DeleteLoadBalancer { .. }), "{step}");
-        bench.execute(&step);
-    }
+    release(&mut bench, &web);
     assert_eq!(
         (&bench.cloud.balancers, &bench.cloud.listeners, &bench.cloud.pools),
         (&before.balancers, &before.listeners, &before.pools)
@@ -97,13 +102,7 @@ fn what_a_person_made_on_it_stays() {
     let record = bench.seen(&web).expect("there");
     assert_eq!(record.shared_with, cloud_adapter::driver::Namespaces::read(["ops", "shop-2"]));
 
-    while let Some(step) = bench
-        .seen(&web)
-        .filter(|it| it.belongs_to(&web.key))
-        .and_then(|record| crate::plan::plan_release(&record, None).into_iter().next())
-    {
-        bench.execute(&step);
-    }
+    release(&mut bench, &web);
     assert_eq!(
         (&bench.cloud.balancers, &bench.cloud.listeners, &bench.cloud.floating_ips),
         (&before.balancers, &before.listeners, &before.floating_ips)
