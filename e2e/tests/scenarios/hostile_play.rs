@@ -147,13 +147,7 @@ impl Play {
         let wish = self.wish().await?;
         let asked = if there.is_none() {
             // With its wish from the beginning: what has a load balancer of its own takes no other.
-            let mut new = wish;
-            new["metadata"]["name"] = json!(name);
-            new["spec"]["type"] = json!("LoadBalancer");
-            new["spec"]["selector"] = json!({ "app": name });
-            if let Some(said) = new["metadata"]["annotations"].as_object_mut() {
-                said.retain(|_, value| !value.is_null());
-            }
+            let new = new_service(name, &wish);
             self.log.push(format!("{name} comes: {new}"));
             self.services.create(&PostParams::default(), &from_value(new)?).await.map(drop)
         } else if self.chance.one_in(3) {
@@ -263,4 +257,17 @@ fn of_others(all: &Value) -> Vec<Value> {
     let of_evil =
         |one: &&Value| one.pointer("/tags/cloudadapter.dev~1owner-namespace").is_some_and(|it| it == EVIL);
     all.as_array().into_iter().flatten().filter(|one| !of_evil(one)).cloned().collect()
+}
+
+/// A Service with this wish.
+fn new_service(name: &str, wish: &Value) -> Value {
+    let said = wish.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
+    let said: BTreeMap<&String, &Value> = said.filter(|(_, value)| !value.is_null()).collect();
+    let spec = |field: &str| wish.pointer(&format!("/spec/{field}")).cloned();
+    json!({
+        "metadata": { "name": name, "annotations": said },
+        "spec": {
+            "type": "LoadBalancer", "selector": { "app": name }, "ports": spec("ports"), "loadBalancerIP": spec("loadBalancerIP"),
+        },
+    })
 }
