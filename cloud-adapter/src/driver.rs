@@ -25,7 +25,7 @@ use secrecy::SecretString;
 pub(crate) use self::error::shown;
 pub use self::{
     cursor::Cursor,
-    desired::{DesiredLoadBalancer, Heir, Heritage, RouteChanges, WantedRoute},
+    desired::{DesiredLoadBalancer, Heir, Heritage, Inheritance, RouteChanges, WantedRoute},
     error::{Fault, VendorError},
     fence_tag::{read_fence, write_fence},
     item::{Item, LoadBalancerRecord, Lookup, Namespaces, Origin, Page},

@@ -7,6 +7,8 @@ use std::{net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
+use crate::driver::Inheritance;
+
 /// What allows anything, or any namespace.
 const ANY: &str = "*";
 
@@ -35,6 +37,8 @@ enum Kind {
     Addresses(IpNet),
     /// May ask for addresses of this pool.
     Pool(String),
+    /// May take over what another controller made for a Service of the same name in the cluster of this name.
+    Former(String),
 }
 
 impl FromStr for Grant {
@@ -67,9 +71,10 @@ impl FromStr for Grant {
             "certificate" => Kind::Certificate(word),
             "addresses" => Kind::Addresses(range(value)?),
             "pool" => Kind::Pool(word),
+            "former" => Kind::Former(word),
             other => {
                 return Err(format!(
-                    "unknown kind {other:?}: expected adopt, adopt-and-delete, share, parameter, subnet, certificate, addresses or pool"
+                    "unknown kind {other:?}: expected adopt, adopt-and-delete, share, parameter, subnet, certificate, addresses, pool or former"
                 ));
             }
         };
@@ -146,6 +151,16 @@ impl Grants {
         self.any(namespace, |kind| matches!(kind, Kind::Pool(granted) if is(granted, pool)))
     }
 
+    /// What Services of the namespace may take over by name, in the cluster of this name.
+    #[must_use]
+    pub fn inheritance(&self, namespace: &str, cluster_name: &str) -> Inheritance {
+        if self.any(namespace, |kind| matches!(kind, Kind::Former(granted) if is(granted, cluster_name))) {
+            Inheritance::ByName
+        } else {
+            Inheritance::ByUid
+        }
+    }
+
     /// The range that holds the address and is reserved for other namespaces alone.
     #[must_use]
     pub fn reserved_for_others(&self, namespace: &str, address: IpAddr) -> Option<IpNet> {
@@ -158,7 +173,8 @@ impl Grants {
             | Kind::Parameter(_)
             | Kind::Subnet(_)
             | Kind::Certificate(_)
-            | Kind::Pool(_) => None,
+            | Kind::Pool(_)
+            | Kind::Former(_) => None,
         });
         let mut holding = holding.peekable();
         let (_, first) = *holding.peek()?;
@@ -185,13 +201,19 @@ mod tests {
         assert!(!none.may_share("shop", "lb-1") && !none.may_set("shop", "member-subnet-id"));
         assert!(!none.may_use_subnet("shop", "s-1") && !none.may_use_certificate("shop", "cert-1"));
         assert!(!none.may_use_pool("shop", "dmz"));
+        assert_eq!(none.inheritance("shop", "kubernetes"), Inheritance::ByUid);
         assert_eq!(none.reserved_for_others("shop", [192, 0, 2, 1].into()), None);
     }
 
     #[test]
     fn a_grant_holds_for_its_namespace_and_its_value_alone() {
-        let some =
-            grants(&["shop:adopt=lb-1", "shop:share=lb-2", "*:parameter=flavor", "ops:adopt-and-delete=*"]);
+        let some = grants(&[
+            "shop:adopt=lb-1",
+            "shop:share=lb-2",
+            "*:parameter=flavor",
+            "ops:adopt-and-delete=*",
+            "shop:former=prod",
+        ]);
         for (what, allowed, wanted) in [
             ("adopt", some.may_adopt("shop", "lb-1"), true),
             ("adopt another", some.may_adopt("shop", "lb-2"), false),
@@ -203,6 +225,9 @@ mod tests {
             ("share what may only be adopted", some.may_share("shop", "lb-1"), false),
             ("set, as all namespaces may", some.may_set("evil", "flavor"), true),
             ("set another", some.may_set("evil", "subnet"), false),
+            ("inherit", some.inheritance("shop", "prod") == Inheritance::ByName, true),
+            ("inherit in another namespace", some.inheritance("evil", "prod") == Inheritance::ByName, false),
+            ("inherit of another cluster", some.inheritance("shop", "test") == Inheritance::ByName, false),
         ] {
             assert_eq!(allowed, wanted, "{what}");
         }

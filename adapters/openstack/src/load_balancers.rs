@@ -80,7 +80,7 @@ pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeS
         ownership::owner(&balancer.tags).map_or_else(|| go.made(&balancer.name), |(key, _)| key == heir.key);
     let is_own = |name: &str, tags: &[String]| {
         let of = |balancer: &str| ownership::is_part_of(&heir.key, balancer, (name, tags));
-        of(&go.name) || (owns && of(&balancer.name))
+        of(go.proven().unwrap_or_default()) || (owns && of(&balancer.name))
     };
     let listeners = listeners.iter().filter(|one| is_own(&one.name, &one.tags));
     let certificates =

@@ -92,6 +92,7 @@ mod tests {
             key: LoadBalancerKey { cluster_id: "c".to_owned(), owner_uid: uid.to_owned() },
             owner: Owner { namespace: "shop".to_owned(), name: name.to_owned(), ..Owner::default() },
             cluster_name: "Prod_1".to_owned(),
+            inheritance: cloud_adapter::driver::Inheritance::ByName,
             spec: LoadBalancerSpec::default(),
             backends: Arc::from([]),
             hash: String::new(),

@@ -324,7 +324,7 @@ impl<'a> Goal<'a> {
     ) -> Vec<Step> {
         let go = match role {
             Role::Owner => balancer.name.clone(),
-            Role::Sharer => GoNames::of(&self.desired.heir()).name,
+            Role::Sharer => GoNames::of(&self.desired.heir()).proven().unwrap_or_default().to_owned(),
         };
         let is_ours =
             |name: &str, tags: &[String]| ownership::is_part_of(&self.desired.key, &go, (name, tags));

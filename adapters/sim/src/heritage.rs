@@ -45,7 +45,12 @@ mod tests {
             cluster_id: "c-1".into(),
             owner_uid: "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001".into(),
         };
-        let of_heir = of(&Heir { key, owner: Owner::default(), cluster_name: "prod".into() });
+        let of_heir = of(&Heir {
+            key,
+            owner: Owner::default(),
+            cluster_name: "prod".into(),
+            inheritance: cloud_adapter::driver::Inheritance::ByName,
+        });
         assert_eq!(of_heir("a7c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Sole);
         assert!(matches!(of_heir("a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Others(_)));
         for unrelated in [

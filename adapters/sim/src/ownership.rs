@@ -283,6 +283,7 @@ mod tests {
                 uid: "u-1".into(),
             },
             cluster_name: "prod".into(),
+            inheritance: cloud_adapter::driver::Inheritance::ByName,
             spec: cloud_api_proto::v1alpha1::LoadBalancerSpec { tags, ..Default::default() },
             backends: [].into(),
             hash: "1-aa".into(),

@@ -13,6 +13,8 @@ pub struct DesiredLoadBalancer {
     pub owner: Owner,
     /// The cluster's name, for people.
     pub cluster_name: String,
+    /// What its owner may take over by name.
+    pub inheritance: Inheritance,
     /// What it shall be.
     pub spec: LoadBalancerSpec,
     /// The backends, ordered by provider ID. Shared: thousands of load balancers have the same ones.
@@ -25,8 +27,9 @@ impl DesiredLoadBalancer {
     /// For whom it is.
     #[must_use]
     pub fn heir(&self) -> Heir {
-        let Self { key, owner, cluster_name, .. } = self;
-        Heir { key: key.clone(), owner: owner.clone(), cluster_name: cluster_name.clone() }
+        let Self { key, owner, cluster_name, inheritance, .. } = self;
+        let (key, owner, cluster_name) = (key.clone(), owner.clone(), cluster_name.clone());
+        Heir { key, owner, cluster_name, inheritance: *inheritance }
     }
 
     /// The vendor's ID of the load balancer that it shall share with others. `None`: it has one for itself.
@@ -45,6 +48,20 @@ pub struct Heir {
     pub owner: Owner,
     /// The cluster's name.
     pub cluster_name: String,
+    /// What it may take over by name.
+    pub inheritance: Inheritance,
+}
+
+/// What proves that another controller made an object for an owner.
+///
+/// Names are no proof by themselves: two clusters of one project may have the same name, and `kubernetes` is the default of most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inheritance {
+    /// The owner's UID alone.
+    #[default]
+    ByUid,
+    /// Also the names of cluster, namespace and Service: the operator says that no other cluster of the project has this name.
+    ByName,
 }
 
 /// What the vendor's usual cloud controller manager made of an heir's.
@@ -56,6 +73,8 @@ pub enum Heritage {
     Sole,
     /// It is the heir's and somebody else's: why it stays as it is, and what to do.
     Shared(String),
+    /// It has the heir's names, which prove nothing without the operator: why it stays as it is, and what to do.
+    Unproven(String),
     /// It is somebody else's: whose, and what to do.
     Others(String),
 }

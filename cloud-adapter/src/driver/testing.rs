@@ -14,6 +14,7 @@ use crate::vendor::{Family, Operation, Session, VendorResponse};
 /// Names of load balancers that another controller made: for one owner, for two, for another.
 pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
+pub(crate) const UNPROVEN: &str = "unproven";
 pub(crate) const OTHERS: &str = "others";
 /// The name of one that others use, too.
 pub(crate) const USED: &str = "used";
@@ -156,6 +157,7 @@ impl Driver for WriteOnly {
         |record: &LoadBalancerRecord<()>| match record.summary.name.as_str() {
             SOLE => Heritage::Sole,
             SHARED => Heritage::Shared("shared by two".to_owned()),
+            UNPROVEN => Heritage::Unproven("names prove nothing".to_owned()),
             OTHERS => Heritage::Others("it is of another".to_owned()),
             _ => Heritage::Unrelated,
         }

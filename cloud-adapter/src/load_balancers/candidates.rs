@@ -97,7 +97,7 @@ impl<D> Candidates<D> {
         };
         // Most requests ask for nothing of it, and there are thousands of load balancers.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
-            found.inherit(driver.heritage(&goal.heir()), items.iter().copied());
+            found.inherit(driver.heritage(&goal.heir()), (removes, items.iter().copied()));
         }
         found
     }
@@ -106,7 +106,7 @@ impl<D> Candidates<D> {
     fn inherit<'a>(
         &mut self,
         heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,
-        items: impl Iterator<Item = &'a Shared<D>>,
+        (removes, items): (bool, impl Iterator<Item = &'a Shared<D>>),
     ) where
         D: 'a,
     {
@@ -115,13 +115,15 @@ impl<D> Candidates<D> {
             match heritage(record) {
                 Heritage::Sole => self.inherited.push(Arc::clone(record)),
                 Heritage::Shared(why) => self.shared = Some(barred(record, why)),
-                Heritage::Unrelated | Heritage::Others(_) => (),
+                // It is not in the way of a deletion, since nothing says that it is of this owner.
+                Heritage::Unproven(why) if !removes => self.shared = Some(barred(record, why)),
+                Heritage::Unproven(_) | Heritage::Unrelated | Heritage::Others(_) => (),
             }
         }
         if let Some(known) = self.known.take_if(|known| known.summary.key.is_none()) {
             match heritage(&known) {
                 Heritage::Sole | Heritage::Unrelated => self.known = Some(known),
-                Heritage::Shared(why) | Heritage::Others(why) => {
+                Heritage::Shared(why) | Heritage::Unproven(why) | Heritage::Others(why) => {
                     self.known_barred = Some(barred(&known, why));
                 }
             }

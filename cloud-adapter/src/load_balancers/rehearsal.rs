@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cloud_api_proto::{
     AdapterError,
-    v1alpha1::{Backend, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence},
+    v1alpha1::{Backend, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence, Owner},
 };
 
 use super::{
@@ -48,6 +48,7 @@ pub fn foretell<D: Driver>(
     request: &Request,
     records: &[Arc<LoadBalancerRecord<D::Detail>>],
 ) -> Result<Foretold<D::Step>, AdapterError> {
+    let inheritance = |owner: &Owner| grants.inheritance(&owner.namespace, cluster_name);
     let cluster_name = cluster_name.to_owned();
     let (goal, fence) = match request {
         Request::Ensure(request, backends) => {
@@ -55,13 +56,15 @@ pub fn foretell<D: Driver>(
             let terms = validate::terms(request)?;
             let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
             let (hash, backends) = (validate::hash(&spec), Arc::clone(backends));
-            let desired = DesiredLoadBalancer { key, owner, cluster_name, spec, backends, hash };
+            let inheritance = inheritance(&owner);
+            let desired = DesiredLoadBalancer { key, owner, cluster_name, inheritance, spec, backends, hash };
             (Goal::Present(Arc::new(desired), terms), request.fence.clone())
         }
         Request::Delete(request) => {
             let known = validate::known_id(request.known.as_ref());
             let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
-            let heir = Heir { key, owner, cluster_name };
+            let inheritance = inheritance(&owner);
+            let heir = Heir { key, owner, cluster_name, inheritance };
             (Goal::Absent { heir, adoption: validate::adoption(request)?, known }, request.fence.clone())
         }
     };

@@ -86,7 +86,8 @@ impl<D: Driver> Service<D> {
         let known = validate::known_id(request.known.as_ref());
         let (key, owner) = validate::identity(&context.cluster_id, request.key, request.owner)?;
         let cluster_name = context.cluster_name.clone();
-        let heir = Heir { key: key.clone(), owner: owner.clone(), cluster_name };
+        let inheritance = self.rpc.grants.inheritance(&owner.namespace, &cluster_name);
+        let heir = Heir { key: key.clone(), owner: owner.clone(), cluster_name, inheritance };
         let goal = Goal::Absent { heir, adoption, known };
         if request.dry_run {
             let (next, plan) = self.dry_run(&goal, context).await?;
@@ -116,7 +117,16 @@ impl<D: Driver> Service<D> {
         let backends = backends.map_err(|error| unknown_set(error, context.caller.role))?;
         let hash = validate::hash(&spec);
         let cluster_name = context.cluster_name.clone();
-        let desired = DesiredLoadBalancer { key, owner: owner.clone(), cluster_name, spec, backends, hash };
+        let inheritance = self.rpc.grants.inheritance(&owner.namespace, &cluster_name);
+        let desired = DesiredLoadBalancer {
+            key,
+            owner: owner.clone(),
+            cluster_name,
+            inheritance,
+            spec,
+            backends,
+            hash,
+        };
         Ok((Goal::Present(Arc::new(desired), terms), owner))
     }
 

@@ -36,6 +36,17 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{/*
+Whether the operator lets Services take over what another cloud controller manager made for them: not empty if so. Takes the root.
+*/}}
+{{- define "cloud-controllers.takesOver" -}}
+{{- with .Values.serviceController -}}
+{{- if and .enabled (or .compat (eq (toString (dig "adopt" "" (.serviceDefaults | default dict))) "owned")) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
 The ServiceAccount of a controller. Not the component's own name: in kube-system, Kubernetes itself binds the names
 node-controller, service-controller and route-controller to roles that allow more than ours. Takes {component}.
 */}}

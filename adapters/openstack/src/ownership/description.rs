@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, VendorError};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{LoadBalancerKey, Owner, load_balancer_spec::AddressRetention},
@@ -96,9 +96,10 @@ impl Claim {
 
     /// Whether the Go cloud controller manager made it for this Service.
     fn is_of_go(&self, text: &str) -> bool {
-        let Heir { owner, cluster_name, .. } = &self.heir;
+        let Heir { owner, cluster_name, inheritance, .. } = &self.heir;
         let rest = text.strip_prefix(GO_DESCRIPTION).unwrap_or_default();
-        rest == format!("{}/{} from cluster {cluster_name}", owner.namespace, owner.name)
+        *inheritance == Inheritance::ByName
+            && rest == format!("{}/{} from cluster {cluster_name}", owner.namespace, owner.name)
     }
 }
 
@@ -262,7 +263,11 @@ mod tests {
         let word = |word: &str| word.to_owned();
         let owner = Owner { namespace: word(namespace), name: word(name), ..Owner::default() };
         let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(uid) };
-        Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new(), releases: false }
+        Claim {
+            heir: Heir { key, owner, cluster_name: word("prod"), inheritance: Inheritance::ByName },
+            pool: String::new(),
+            releases: false,
+        }
     }
 
     #[test]
@@ -270,6 +275,8 @@ mod tests {
         let written =
             |uid: &str, service: &str, keep| description(uid, service, keep).write().expect("short");
         let of_go = |whose: &str| format!("{GO_DESCRIPTION}{whose}");
+        let mut unproven = claim("u-1", "shop", "web");
+        unproven.heir.inheritance = Inheritance::ByUid;
         for (what, text, claim, allowed) in [
             ("its own", written("u-1", "shop/web", false), claim("u-1", "shop", "web"), true),
             (
@@ -293,6 +300,7 @@ mod tests {
                 true,
             ),
             ("for another", of_go("shop/web from cluster prod"), claim("u-1", "evil", "web"), false),
+            ("without the operator's word", of_go("shop/web from cluster prod"), unproven, false),
             ("in another cluster", of_go("shop/web from cluster test"), claim("u-1", "shop", "web"), false),
             ("a person's", "mine".to_owned(), claim("u-1", "shop", "web"), true),
         ] {

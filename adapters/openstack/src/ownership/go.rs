@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{Heir, Heritage};
+use cloud_adapter::driver::{Heir, Heritage, Inheritance};
 
 /// How its names of load balancers begin, and its tags.
 const PREFIX: &str = "kube_service_";
@@ -21,19 +21,26 @@ pub(crate) struct GoNames {
     pub(crate) name: String,
     /// `a<uid>`, without dashes: it is of one Service alone.
     legacy: String,
+    /// Whether the name is proof.
+    inheritance: Inheritance,
 }
 
 impl GoNames {
     pub(crate) fn of(heir: &Heir) -> Self {
-        let Heir { key, owner, cluster_name } = heir;
+        let Heir { key, owner, cluster_name, inheritance } = heir;
         let name = cut(format!("{PREFIX}{cluster_name}_{}_{}", owner.namespace, owner.name), NAME_MAX);
         let legacy = cut(format!("a{}", key.owner_uid.replace('-', "")), LEGACY_NAME_MAX);
-        Self { name, legacy }
+        Self { name, legacy, inheritance: *inheritance }
     }
 
-    /// Whether it made the load balancer of this name for the heir.
+    /// Whether it certainly made the load balancer of this name for the heir.
     pub(crate) fn made(&self, balancer: &str) -> bool {
-        balancer == self.name || balancer == self.legacy
+        balancer == self.legacy || self.proven().is_some_and(|name| name == balancer)
+    }
+
+    /// The name, if it is proof that a load balancer, a listener or a pool is the heir's.
+    pub(crate) fn proven(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|_| self.inheritance == Inheritance::ByName)
     }
 
     /// What it made of a load balancer of this name and tags, which is nobody's by our own.
@@ -56,6 +63,11 @@ impl GoNames {
             (false, true) => Heritage::Unrelated,
             // Made for it, whoever shares it: those stay on it.
             (true, _) if self.made(balancer) => Heritage::Sole,
+            (true, _) if self.proven().is_none() => Heritage::Unproven(format!(
+                "{} is the name that a Service of any cluster named so gives: the operator says with a grant `former` that no other \
+                 cluster of the project has this name",
+                self.name
+            )),
             // Its tag on one of another name: somebody's, which was lent to it.
             (true, _) => Heritage::Shared(format!(
                 "{} shares it with whoever it is of: give this Service lb.cloudadapter.dev/id with its ID, and \
@@ -144,12 +156,16 @@ mod tests {
             key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(UID) },
             owner: Owner { namespace: word("shop"), name: word(name), ..Owner::default() },
             cluster_name: word(cluster),
+            inheritance: Inheritance::ByName,
         })
     }
 
     #[test]
     fn names_are_those_that_it_gives() {
-        assert_eq!(names("prod", "web"), GoNames { name: WEB.to_owned(), legacy: LEGACY.to_owned() });
+        assert_eq!(
+            names("prod", "web"),
+            GoNames { name: WEB.to_owned(), legacy: LEGACY.to_owned(), inheritance: Inheritance::ByName }
+        );
         assert_eq!([WEB, "kube_service_my_cluster_shop_web"].map(namespace_of), [Some("shop"); 2]);
         assert!(is_balancer(WEB) && is_balancer(LEGACY) && !is_balancer("prod-shop-web-0123456789"));
         let long = names(&"c".repeat(300), "web").name;
@@ -194,6 +210,19 @@ mod tests {
             };
             assert!(right, "{what}: {told:?}");
         }
+    }
+
+    /// Another cluster of the project may have the same name.
+    #[test]
+    fn names_prove_nothing_without_the_operator() {
+        let names = GoNames { inheritance: Inheritance::ByUid, ..names("prod", "web") };
+        assert!(!names.made(WEB) && names.made(LEGACY));
+        for (balancer, tags) in [(WEB, &[][..]), (WEB, &[WEB]), (WEB, &[WEB, API]), (API, &[API, WEB]), ("mine", &[WEB])] {
+            let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            let told = names.heritage(balancer, &tags);
+            assert!(matches!(&told, Heritage::Unproven(why) if why.contains(WEB)), "{balancer} {tags:?}: {told:?}");
+        }
+        assert_eq!(names.heritage(LEGACY, &[]), Heritage::Sole, "a UID is one Service's alone");
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, VendorError, read_fence, write_fence};
+use cloud_adapter::driver::{
+    DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError, read_fence, write_fence,
+};
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
 
 use super::{
@@ -40,7 +42,8 @@ pub(crate) struct User {
 
 impl User {
     fn of(key: LoadBalancerKey, owner: Owner, cluster_name: &str, shares: bool) -> Self {
-        let heir = Heir { key, owner, cluster_name: cluster_name.to_owned() };
+        let heir =
+            Heir { key, owner, cluster_name: cluster_name.to_owned(), inheritance: Inheritance::ByName };
         let go = GoNames::of(&heir).name;
         Self { key: heir.key, owner: heir.owner, go, shares }
     }

@@ -257,6 +257,7 @@ mod tests {
                 uid: word("u-1"),
             },
             cluster_name: word("prod"),
+            inheritance: cloud_adapter::driver::Inheritance::ByName,
             spec: LoadBalancerSpec { tags, ..LoadBalancerSpec::default() },
             backends: Arc::from([]),
             hash: word("1-aa"),

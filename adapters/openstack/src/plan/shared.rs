@@ -159,12 +159,13 @@ fn taken_by(
     if let Some(user) = another {
         return Some(user.told());
     }
-    let go = GoNames::of(&desired.heir()).name;
+    let names = GoNames::of(&desired.heir());
+    let go = names.proven().unwrap_or_default();
     let mut of_go = ownership::users_of_go(&there.name, &there.tags).into_iter();
     if let Some(tag) = of_go.find(|tag| *tag != go && ownership::is_part_of_go(tag, part)) {
         return Some(format!("{tag} of openstack-cloud-controller-manager"));
     }
-    let is_own = ownership::is_part_of(&desired.key, &go, part);
+    let is_own = ownership::is_part_of(&desired.key, go, part);
     (unmarked == Unmarked::Stay && !is_own).then(|| format!("listener {} ({})", listener.name, listener.id))
 }
 

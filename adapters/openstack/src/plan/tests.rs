@@ -15,7 +15,7 @@ mod shared_of_go;
 
 use std::net::IpAddr;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault};
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Inheritance};
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol,
     SessionAffinity, health_check,
@@ -63,6 +63,7 @@ fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
         key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") },
         owner: Owner { kind: word("Service"), namespace: word("shop"), name: word("web"), uid: word("u-1") },
         cluster_name: word("prod"),
+        inheritance: Inheritance::ByName,
         spec,
         backends: [backend(1), backend(2)].into(),
         hash: String::new(),

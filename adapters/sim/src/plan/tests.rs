@@ -162,6 +162,7 @@ fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
             uid: "u-1".into(),
         },
         cluster_name: "prod".into(),
+        inheritance: cloud_adapter::driver::Inheritance::ByName,
         spec,
         backends: [backend(1), backend(2)].into(),
         hash: String::new(),

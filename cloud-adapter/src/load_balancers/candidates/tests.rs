@@ -5,8 +5,8 @@ use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec,
 use super::*;
 use crate::{
     driver::{
-        DesiredLoadBalancer, Namespaces,
-        testing::{OTHERS, SHARED, SOLE, WriteOnly},
+        DesiredLoadBalancer, Inheritance, Namespaces,
+        testing::{OTHERS, SHARED, SOLE, UNPROVEN, WriteOnly},
     },
     load_balancers::decide::Terms,
 };
@@ -24,6 +24,7 @@ fn desired() -> Arc<DesiredLoadBalancer> {
         key: key("web"),
         owner: Owner { namespace: NAMESPACE.to_owned(), ..Owner::default() },
         cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
         spec: LoadBalancerSpec::default(),
         backends: Arc::new([]),
         hash: String::new(),
@@ -82,10 +83,13 @@ fn what_the_usual_controller_left_is_taken_only_if_asked_for_and_nobody_elses() 
     assert_eq!(adopted(&items[1..], Adoption::IfUnowned, None).expect("nothing in the way"), "");
 
     let two = [record("1", SOLE, None), record("5", SOLE, None)];
+    let unproven = [record("6", UNPROVEN, None)];
     for (what, items, adoption, known, text) in [
         ("shared", &[shared.clone()][..], Adoption::IfUnowned, None, "shared by two"),
         ("shared, by ID", &[shared], Adoption::ById, Some("3"), "shared by two"),
         ("somebody's, by ID", &[others], Adoption::ById, Some("4"), "it is of another"),
+        ("unproven", &unproven, Adoption::IfUnowned, None, "names prove nothing"),
+        ("unproven, by ID", &unproven, Adoption::ById, Some("6"), "names prove nothing"),
         ("one of two", &two, Adoption::IfUnowned, None, "load balancers 1, 5"),
     ] {
         let error = adopted(items, adoption, known).expect_err(what);
@@ -104,6 +108,8 @@ fn a_deletion_takes_what_the_usual_controller_left_and_nothing_that_is_shared() 
     let shared = find(&[record("3", SHARED, None)], Some("3"));
     assert!(shared.deletable().is_empty(), "known or not");
     assert_eq!(shared.inherited().expect_err("shared").reason, Reason::OwnedByOther);
+    let unproven = find(&[record("6", UNPROVEN, None)], Some("6"));
+    assert!(unproven.inherited().expect("not in the way").is_none() && unproven.deletable().is_empty());
 }
 
 fn unowned(id: &str, consent: &str) -> Shared<()> {

@@ -10,7 +10,7 @@ use super::{super::decide::Terms, *};
 use crate::{
     config::CollectionSettings,
     driver::{
-        DesiredLoadBalancer, Heir,
+        DesiredLoadBalancer, Heir, Inheritance,
         testing::{CREATE_HORIZON, WriteOnly},
     },
     vendor::tests::{limits, read, vendor},
@@ -38,6 +38,7 @@ fn order(key: &LoadBalancerKey, priority: Priority) -> Order {
         key: key.clone(),
         owner: Owner::default(),
         cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
         spec: LoadBalancerSpec::default(),
         backends: Arc::new([]),
         hash: "1-0".to_owned(),
@@ -144,7 +145,12 @@ async fn addresses_of_one_that_is_recreated_are_kept_from_others_until_its_owner
     assert!(refused.message.contains("shop/web, whose load balancer is being recreated"), "{refused}");
     assert_eq!(refused.violations[0].field, "spec.requested_addresses[0]");
 
-    let heir = Heir { key: key(), owner: owner("web"), cluster_name: String::new() };
+    let heir = Heir {
+        key: key(),
+        owner: owner("web"),
+        cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
+    };
     let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
     let gone = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), gone).expect("a task").1).await.expect("nothing is there");
@@ -189,7 +195,12 @@ async fn how_long_it_is_under_way_counts_from_the_first_try_until_it_is_done() {
     let again = submit(wanted());
     assert!(first.elapsed() > CREATE_HORIZON && again.began == first, "{:?}", again.began);
 
-    let heir = Heir { key: key(), owner: Owner::default(), cluster_name: String::new() };
+    let heir = Heir {
+        key: key(),
+        owner: Owner::default(),
+        cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
+    };
     let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
     ended(submit(Order { goal, ..wanted() })).await.expect("nothing is there");
     assert!(submit(wanted()).began > first, "another try at something else");
@@ -200,7 +211,12 @@ async fn absence_is_proven_a_create_horizon_after_the_start() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
     let converger = converger(&vendor);
     let start = Instant::now();
-    let heir = Heir { key: key(), owner: Owner::default(), cluster_name: String::new() };
+    let heir = Heir {
+        key: key(),
+        owner: Owner::default(),
+        cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
+    };
     let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
     let order = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), order).expect("a task").1).await.expect("nothing is there");

@@ -3,6 +3,7 @@
 use cloud_api_proto::v1alpha1::LoadBalancerSpec;
 
 use super::*;
+use crate::driver::Inheritance;
 use crate::driver::{
     Namespaces,
     testing::{ANOTHER_SIZE, Create, SHARED, USED, WriteOnly},
@@ -19,6 +20,7 @@ fn goal(size: &str, recreate: Recreate) -> Goal {
         key: key(),
         owner: Owner::default(),
         cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
         spec: LoadBalancerSpec { size: size.to_owned(), ..LoadBalancerSpec::default() },
         backends: Arc::new([]),
         hash: HASH.to_owned(),
@@ -87,7 +89,12 @@ fn a_second_one_that_was_left_to_others_is_let_be() {
 fn what_was_adopted_is_released_and_never_recreated() {
     let adopted = |state| LoadBalancerRecord { origin: Origin::Adopted, ..record("1", "", state) };
     let grants: Grants = vec!["*:adopt-and-delete=1".parse().expect("a grant")].into();
-    let heir = Heir { key: key(), owner: Owner::default(), cluster_name: String::new() };
+    let heir = Heir {
+        key: key(),
+        owner: Owner::default(),
+        cluster_name: String::new(),
+        inheritance: Inheritance::ByName,
+    };
     let absent = Goal::Absent { heir, adoption: Adoption::Never, known: None };
     let next = |goal: &Goal, grants: &Grants, state| {
         let items = [Arc::new(adopted(state))];

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cloud_adapter::driver::{Driver as _, Fault, Heir, VendorError};
+use cloud_adapter::driver::{Driver as _, Fault, Heir, Inheritance, VendorError};
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 use serde_json::{Value, json};
 
@@ -112,7 +112,11 @@ fn claim() -> Claim {
     let word = |word: &str| word.to_owned();
     let owner = Owner { namespace: word("shop"), name: word("web"), ..Owner::default() };
     let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") };
-    Claim { heir: Heir { key, owner, cluster_name: word("prod") }, pool: String::new(), releases: false }
+    Claim {
+        heir: Heir { key, owner, cluster_name: word("prod"), inheritance: Inheritance::ByName },
+        pool: String::new(),
+        releases: false,
+    }
 }
 
 #[tokio::test]

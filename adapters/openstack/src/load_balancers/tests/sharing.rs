@@ -1,7 +1,7 @@
 //! Writes to load balancers that others use: what is there by then counts, and costs one read.
 
 use cloud_adapter::{
-    driver::{DesiredLoadBalancer, Driver as _, Fault},
+    driver::{DesiredLoadBalancer, Driver as _, Fault, Inheritance},
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, LoadBalancerSpec, Owner};
@@ -28,6 +28,7 @@ fn desired(name: &str) -> DesiredLoadBalancer {
             uid: format!("u-{name}"),
         },
         cluster_name: word("prod"),
+        inheritance: Inheritance::ByName,
         spec: LoadBalancerSpec { load_balancer_id: word("lb-1"), ..LoadBalancerSpec::default() },
         backends: [].into(),
         hash: word("1-aa"),

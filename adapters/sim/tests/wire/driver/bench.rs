@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use adapter_sim::{ClientTokens, Settings, SimDriver};
 use cloud_adapter::{
     driver::{
-        Collection, DesiredLoadBalancer, Driver, LoadBalancerRecord, Outcome, RouteChanges, VendorError,
-        WantedRoute,
+        Collection, DesiredLoadBalancer, Driver, Inheritance, LoadBalancerRecord, Outcome, RouteChanges,
+        VendorError, WantedRoute,
     },
     metrics::Metrics,
     vendor::{Family, Purpose, Session, Vendor},
@@ -74,6 +74,7 @@ pub(crate) fn desired(spec: LoadBalancerSpec, backends: impl Into<Arc<[Backend]>
         key: key("web"),
         owner: owner("web"),
         cluster_name: "prod".into(),
+        inheritance: Inheritance::ByName,
         hash: format!("1-{}", spec.listeners.len()),
         spec,
         backends: backends.into(),
