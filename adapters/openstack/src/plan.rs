@@ -243,9 +243,15 @@ impl<'a> Goal<'a> {
             let tags = ownership::signed(tags, self.fence, &balancer.tags);
             steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
         }
+        let with_person = floating_ips::stays_with_person(self.desired, self.wanted, (balancer, tree));
+        let is_complete = fixed.is_none() && with_person.is_none();
+        // Consent that is withdrawn ends at once, whatever else cannot be done.
+        if steps.is_empty() && (!is_complete || ownership::withdraws(tags, &balancer.tags)) {
+            let signed = ownership::unfinished(tags, self.fence, &balancer.tags);
+            steps.extend(signed.map(|tags| Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }));
+        }
         let (ports, refusal) = self.ports(Role::Owner, (balancer, tree));
         steps.extend(ports);
-        let with_person = floating_ips::stays_with_person(self.desired, self.wanted, (balancer, tree));
         if with_person.is_none() {
             steps.extend(floating_ips::changes(
                 self.desired,

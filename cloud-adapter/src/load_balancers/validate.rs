@@ -27,6 +27,8 @@ use crate::{driver::Description, strings};
 
 /// Bytes of a load balancer's name. Source: load_balancer_service.proto, `LoadBalancerSpec`.
 const NAME_MAX: usize = 255;
+/// Source ranges times listeners: a vendor takes all ranges with each listener, so that a plan has as many.
+const RANGES_MAX: usize = 100_000;
 
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
 ///
@@ -270,6 +272,12 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
         if namespace.is_empty() || !namespaces.insert(namespace) {
             faults.add(format!("spec.shared_with[{at}]"), format!("{namespace:?} is empty or there twice"));
         }
+    }
+    let entries = spec.source_ranges.len().saturating_mul(spec.listeners.len());
+    if entries > RANGES_MAX {
+        let text =
+            format!("{entries} entries, one of each range for each listener, are more than {RANGES_MAX}");
+        faults.add("spec.source_ranges", text);
     }
     for (at, range) in spec.source_ranges.iter().enumerate() {
         if range.parse::<IpNet>().is_err() {

@@ -202,7 +202,7 @@ impl Reader<'_> {
             proxy_protocol: self.read_port(at, keys::PROXY_PROTOCOL, values::word),
             algorithm: self.read_port(at, keys::ALGORITHM, values::word),
             protocol: self.read_port(at, keys::LISTENER_PROTOCOL, values::word),
-            certificates: self.read_port(at, keys::TLS_CERT_REFS, values::texts),
+            certificates: self.read_port(at, keys::TLS_CERT_REFS, values::certificates),
             idle_timeout: self.read_port(at, keys::IDLE_TIMEOUT, values::duration),
             connect_timeout: self.read_port(at, keys::CONNECT_TIMEOUT, values::duration),
             connection_limit: self.read_port(at, keys::CONNECTION_LIMIT, values::connections),

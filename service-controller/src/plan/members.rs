@@ -1,4 +1,5 @@
-//! How many members the load balancer of one Service may have: listeners times nodes. Pure.
+//! How many members the load balancer of one Service may have: listeners times nodes; and how many entries in its lists of source ranges:
+//! listeners times ranges. Pure.
 //!
 //! A user chooses the ports, and the operator the nodes. So the bound is about what a user newly asks for: a load balancer that exists
 //! goes on following the nodes, however many come, as long as its ports and its node selector stay as they are.
@@ -12,6 +13,9 @@ use super::{
     service::Service,
     wanted::Wanted,
 };
+
+/// How many times the bound a load balancer may have whose members no listing shows.
+const UNREAD: usize = 4;
 
 /// The members that a Service asks for where they are more than the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +82,26 @@ pub(super) fn verdict(
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
+/// Refuses more source ranges than the bound on members: clouds take them with each listener.
+pub(super) fn check_ranges(ports: usize, ranges: usize, most: usize) -> Option<Refusal> {
+    let all = ports.saturating_mul(ranges);
+    (all > most).then(|| {
+        let why = format!(
+            "{ranges} source ranges for each of {ports} ports are {all}, more than {most} (--max-members-per-service): use fewer ranges, \
+             or fewer ports"
+        );
+        Refusal::new("spec.loadBalancerSourceRanges", why)
+    })
+}
+
 /// Whether a load balancer has these ports already, and was not small before. Nothing shows which nodes it selected: half of the members
 /// are taken as proof that its node selector is the same, since nodes may have come while no controller worked. An adapter that reads
-/// members only when it is asked for a load balancer shows none after its start.
+/// members only when it is asked for a load balancer shows none after its start: that is proof of a few times the bound, and not of more.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);
-    known && (there == 0 || there.saturating_mul(2) >= members.all())
+    let unread = there == 0 && members.all() <= members.most.saturating_mul(UNREAD);
+    known && (unread || there.saturating_mul(2) >= members.all())
 }
 
 /// Whether all these ports are among those that exist.

@@ -23,6 +23,7 @@ use super::{
     features::{self, Features, Need, Ranged, name},
     health_check::{Probe, probe},
     listeners::{Listeners, protocol},
+    members::check_ranges,
     requested_address::Requested,
     service::{Affinity, Class, Family, FamilyPolicy, NodePorts, Port, Service, Traffic},
     source_ranges::{open_to_all, source_ranges},
@@ -52,6 +53,7 @@ impl<'a> Checked<'a> {
         let (wishes, faults) = wishes(service, defaults);
         refusals.extend(faults);
         let ranges = or_note(source_ranges(service).map_err(|fault| vec![fault]), &mut refusals);
+        refusals.extend(check_ranges(service.ports.len(), ranges.len(), defaults.bounds().members));
         let requested = Requested::of(service, wishes.addresses.as_ref()).map_err(|fault| vec![fault]);
         let requested = or_note(requested, &mut refusals);
         let mut listeners = Listeners::of(service, &wishes);

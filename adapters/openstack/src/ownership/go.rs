@@ -217,10 +217,15 @@ mod tests {
     fn names_prove_nothing_without_the_operator() {
         let names = GoNames { inheritance: Inheritance::ByUid, ..names("prod", "web") };
         assert!(!names.made(WEB) && names.made(LEGACY));
-        for (balancer, tags) in [(WEB, &[][..]), (WEB, &[WEB]), (WEB, &[WEB, API]), (API, &[API, WEB]), ("mine", &[WEB])] {
+        for (balancer, tags) in
+            [(WEB, &[][..]), (WEB, &[WEB]), (WEB, &[WEB, API]), (API, &[API, WEB]), ("mine", &[WEB])]
+        {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
             let told = names.heritage(balancer, &tags);
-            assert!(matches!(&told, Heritage::Unproven(why) if why.contains(WEB)), "{balancer} {tags:?}: {told:?}");
+            assert!(
+                matches!(&told, Heritage::Unproven(why) if why.contains(WEB)),
+                "{balancer} {tags:?}: {told:?}"
+            );
         }
         assert_eq!(names.heritage(LEGACY, &[]), Heritage::Sole, "a UID is one Service's alone");
     }

@@ -97,19 +97,36 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
 ///
 /// Tags that others have put there stay. The user's former ones go. Another writer alone is no reason for other tags.
 pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
-    let of_no_use = |tag: &&String| {
-        let ours = is_owners(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
-        (ours || is_former(tag, there)) && !wanted.contains(*tag)
-    };
-    let complete = wanted.iter().all(|tag| there.contains(tag))
-        && !there.iter().any(|tag| of_no_use(&tag))
-        && !is_outdated(applied_hash(there), hash);
-    if complete {
+    if are_there(wanted, there) && !is_outdated(applied_hash(there), hash) {
         return None;
     }
     let mut tags = signed(wanted, fence, there);
     tags.push(write(HASH, hash));
     Some(tags)
+}
+
+/// The same for one that cannot be completed: what was applied completely last stays recorded.
+pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Option<Vec<String>> {
+    if are_there(wanted, there) {
+        return None;
+    }
+    let mut tags = signed(wanted, fence, there);
+    tags.extend(there.iter().filter(|tag| value(tag, HASH).is_some()).cloned());
+    Some(tags)
+}
+
+/// Whether the owner withdraws its consent from a namespace.
+pub(crate) fn withdraws(wanted: &Tags, there: &[String]) -> bool {
+    there.iter().any(|tag| value(tag, SHARE).is_some() && is_owners(tag) && !wanted.contains(tag))
+}
+
+/// Whether all wanted tags are there, and none of the owner's former ones.
+fn are_there(wanted: &Tags, there: &[String]) -> bool {
+    let of_no_use = |tag: &String| {
+        let ours = is_owners(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
+        (ours || is_former(tag, there)) && !wanted.contains(tag)
+    };
+    wanted.iter().all(|tag| there.contains(tag)) && !there.iter().any(of_no_use)
 }
 
 /// Our tags with the writer's, beside those that others have put there. Without the hash: it is not complete.

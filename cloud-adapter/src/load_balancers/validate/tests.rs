@@ -183,3 +183,16 @@ fn timeouts_are_more_than_nothing_and_less_than_a_day() {
         assert_eq!(timed(seconds, nanos), ["spec.listeners[0].idle_timeout"], "{seconds} {nanos}");
     }
 }
+
+/// Vendors take all ranges with each listener.
+#[test]
+fn source_ranges_are_bounded_with_the_listeners_that_they_are_for() {
+    let judge = |ranges: u32| {
+        faults(|spec| {
+            spec.listeners = (1..=10).map(|port| Listener { port, ..listener() }).collect();
+            spec.source_ranges = (0..ranges).map(|n| format!("10.{}.{}.0/24", n / 256, n % 256)).collect();
+        })
+    };
+    assert_eq!(judge(10_000), Vec::<String>::new());
+    assert_eq!(judge(10_001), ["spec.source_ranges"]);
+}

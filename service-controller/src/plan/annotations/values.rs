@@ -17,6 +17,10 @@ const GO_DIGITS: usize = 31;
 const LONGEST: Duration = Duration::from_hours(24);
 /// Probes in a row: more is no threshold any more.
 const PROBES_MAX: u32 = 100;
+/// Entries of a list. Each is compared with all others.
+const ENTRIES_MAX: usize = 500;
+/// Certificates of one port.
+const CERTIFICATES_MAX: usize = 100;
 
 /// Why a value is not accepted, and what would be.
 type Fault = String;
@@ -222,6 +226,15 @@ pub(crate) fn texts(value: &str) -> Result<Vec<String>, Fault> {
     list(value, text)
 }
 
+/// References of certificates with commas between them, each once: clouds take them with each listener.
+pub(crate) fn certificates(value: &str) -> Result<Vec<String>, Fault> {
+    let all = texts(value)?;
+    if all.len() > CERTIFICATES_MAX {
+        return Err(format!("{} certificates are more than {CERTIFICATES_MAX}: use fewer", all.len()));
+    }
+    Ok(all)
+}
+
 /// Names of namespaces with commas between them, each once.
 pub(crate) fn namespaces(value: &str) -> Result<Vec<String>, Fault> {
     list(value, |entry| {
@@ -238,6 +251,10 @@ pub(crate) fn addresses(value: &str) -> Result<Vec<IpAddr>, Fault> {
 }
 
 fn list<T: PartialEq>(value: &str, entry: impl Fn(&str) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+    let count = value.split(',').count();
+    if count > ENTRIES_MAX {
+        return Err(format!("{count} entries are more than {ENTRIES_MAX}: use fewer"));
+    }
     let mut entries = Vec::new();
     for one in value.split(',').map(str::trim) {
         let read = entry(one)?;

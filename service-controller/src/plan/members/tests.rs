@@ -5,9 +5,11 @@ use std::{sync::Arc, time::Duration};
 use super::{
     super::{
         annotations::{keys::PREFIX, settings::Defaults},
+        bounds::Bounds,
         cloud::State,
         features::{Features, name},
         service::{Kind, Port, Transport},
+        spec::Checked,
         wanted::Judged,
     },
     *,
@@ -106,7 +108,26 @@ fn after_a_restart_what_is_shown_counts() {
     for (what, listeners, backends, want) in rows {
         assert_eq!(judged(&two, 15, &none, Some(&shown(listeners, backends))), want, "{what}");
     }
+    let unread = shown(&["tcp/80", "tcp/81"], 0);
+    for (nodes, want) in [(40, "grown"), (41, "refused")] {
+        assert_eq!(judged(&two, nodes, &none, Some(&unread)), want, "{nodes} nodes, and no member is shown");
+    }
     let held = Service { finalizer: true, ..two };
     assert_eq!(judged(&held, 15, &none, None), "unlisted");
     assert_eq!(judged(&held, 10, &none, None), "fits");
+}
+
+#[test]
+fn source_ranges_are_bounded_with_the_ports_that_they_are_for() {
+    let ranges: Vec<String> = (0..10).map(|n| format!("192.0.2.{n}/32")).collect();
+    let judge = |ports: &[u16], ranges: &[String]| {
+        let service = Service { source_ranges: ranges.to_vec(), ..service(ports, None) };
+        let bounds = Bounds { members: MOST, ..Bounds::default() };
+        Checked::new(&service, &Defaults::default().within(bounds)).map(drop)
+    };
+    assert_eq!(judge(&[80, 81], &ranges), Ok(()));
+    let refusals = judge(&[80, 81, 82], &ranges).expect_err("30 are more than 20");
+    let text = "spec.loadBalancerSourceRanges: 10 source ranges for each of 3 ports are 30, more than 20 (--max-members-per-service): \
+                use fewer ranges, or fewer ports";
+    assert_eq!(refusals.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
 }

@@ -114,6 +114,32 @@ fn a_port_that_is_taken_is_refused_alone() {
     assert_eq!(listeners(&bench, &sharer("api", "lb-1", [tcp(443)])), ["tcp/443"]);
 }
 
+/// A guest that holds a port which the owner wants would keep the consent for ever.
+#[test]
+fn consent_is_withdrawn_first_and_whatever_is_refused() {
+    let mut bench = Bench::new();
+    let mut web = with(public([tcp(80)]), |spec| spec.shared_with = vec!["ops".to_owned()]);
+    bench.settled(&web);
+    let mut guest = sharer("guest", "lb-1", [tcp(443)]);
+    "ops".clone_into(&mut guest.owner.namespace);
+    bench.settled(&guest);
+    web.spec.shared_with.clear();
+    let closes = "tag load balancer lb-1 as ours";
+    let first = bench.plan(&web).expect("nothing is refused").first().map(ToString::to_string);
+    assert_eq!(first.as_deref(), Some(closes));
+    web.spec.listeners.push(tcp(443));
+    let hash = bench.seen(&web).expect("there").summary.applied_hash;
+    let (writes, error) = bench.refused(&web);
+    assert_eq!((writes.first().map(String::as_str), error.fault), (Some(closes), Fault::Invalid));
+    let record = bench.seen(&web).expect("there");
+    assert_eq!(
+        record.shared_with,
+        cloud_adapter::driver::Namespaces::default(),
+        "the guest's namespace may share it no more"
+    );
+    assert_eq!(record.summary.applied_hash, hash, "what was applied completely last");
+}
+
 /// The owner had named another namespace. It is not the heir: the address goes with the last Service of the owner's namespace.
 #[test]
 fn an_address_never_passes_to_another_namespace() {
