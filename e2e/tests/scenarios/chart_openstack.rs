@@ -85,9 +85,12 @@ async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
     let known = own_flags(&String::from_utf8(help.stdout).unwrap());
     let missing: Vec<_> = known.difference(&given).filter(|flag| *flag != "--network-id").collect();
     assert!(known.len() > 10 && missing.is_empty(), "{missing:?} of {known:?}");
-    for wanted in
-        ["--public-network-name=the other one", "--address-sort-order=10.0.0.0/16,fd00::/8", "--region=r2"]
-    {
+    for wanted in [
+        "--public-network-name=the other one",
+        "--address-sort-order=10.0.0.0/16,fd00::/8",
+        "--region=r2",
+        "--grant=*:former=kubernetes",
+    ] {
         assert!(adapter.args().iter().any(|arg| arg == wanted), "{wanted}: {:?}", adapter.args());
     }
     let file = adapter.flag("--clouds-file").unwrap().to_owned();

@@ -158,7 +158,14 @@ impl World {
             "vip_address": "10.0.0.78", "tags": ["kube_service_prod_shop_old"] });
         let legacy = json!({ "id": "legacy", "name": "a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "provisioning_status": "ACTIVE",
             "vip_port_id": "port-of-legacy", "vip_address": "10.0.0.79", "tags": [] });
-        world.bench.cloud.balancers.extend([of_go, legacy]);
+        // Another cluster of the same name has a namespace and a Service of the same names.
+        let elsewhere = "kube_service_prod_evil_x";
+        let of_go_elsewhere = json!({ "id": "of-go-elsewhere", "name": elsewhere, "provisioning_status": "ACTIVE",
+            "vip_port_id": "port-of-go-elsewhere", "vip_address": "10.0.0.80", "tags": [elsewhere] });
+        world.bench.cloud.balancers.extend([of_go, legacy, of_go_elsewhere]);
+        let free_elsewhere = json!({ "id": "free-elsewhere", "floating_ip_address": "198.51.100.12", "port_id": null,
+            "description": "Floating IP for Kubernetes external service evil/x from cluster prod" });
+        world.bench.cloud.floating_ips.push(free_elsewhere);
         let public_of_go = json!({ "id": "of-go", "floating_ip_address": "198.51.100.10", "port_id": "port-of-go", "fixed_ip_address": "10.0.0.78",
             "description": "Floating IP for Kubernetes external service shop/old from cluster prod" });
         let free_of_go = json!({ "id": "free-of-go", "floating_ip_address": "198.51.100.11", "port_id": null,
@@ -257,6 +264,10 @@ impl World {
             ) {
                 self.bench.next_address += 1;
             }
+        }
+        // The cloud fails.
+        if self.chance.one_in(20) {
+            return false;
         }
         let bench = self.change();
         !bench.refuses(step) && bench.try_execute(step).is_ok()
