@@ -12,6 +12,7 @@ use cloud_adapter::{
     driver::{Fault, VendorError},
     vendor::{Family, Operation, Session, VendorRequest, VendorResponse},
 };
+use futures::future::{Either, ready};
 use http::{HeaderValue, Method, Uri, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
@@ -287,13 +288,17 @@ impl Client {
         self.send(session, (operation, Method::DELETE, path.to_owned()), Bytes::new()).await.map(drop)
     }
 
-    async fn send(
+    /// The request is handed in before there is a future: thousands wait, and none with room for it.
+    fn send<'a>(
         &self,
-        session: &Session,
+        session: &'a Session,
         (operation, method, path): (Operation, Method, String),
         content: Bytes,
-    ) -> Answer<VendorResponse> {
-        session.call(operation, self.request(operation, (method, &path), content)?).await
+    ) -> impl Future<Output = Answer<VendorResponse>> + use<'a> {
+        match self.request(operation, (method, &path), content) {
+            Ok(request) => Either::Left(session.call(operation, request)),
+            Err(error) => Either::Right(ready(Err(error))),
+        }
     }
 
     fn request(

@@ -229,7 +229,8 @@ impl<D: Driver> Converger<D> {
         let began = self.memories.of(key, |memory| *memory.began.get_or_insert_with(Instant::now));
         let handle = Handle { orders, asked, progress, origin, meter, place: place.clone(), began };
         tasks.insert(name(key), handle.clone());
-        let work = self.begin(key, term, (inbox.borrow().bound, urgency), place);
+        // Boxed: thousands of these tasks wait, and a future has room twice for what it is given.
+        let work = Box::new(self.begin(key, term, (inbox.borrow().bound, urgency), place));
         self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox).instrument(span));
         Ok((0, handle))
     }
@@ -242,7 +243,7 @@ impl<D: Driver> Converger<D> {
     async fn run(
         self: Arc<Self>,
         key: LoadBalancerKey,
-        mut work: Work<D>,
+        mut work: Box<Work<D>>,
         mut inbox: watch::Receiver<Order>,
         outbox: watch::Sender<Progress<D::Detail>>,
     ) {

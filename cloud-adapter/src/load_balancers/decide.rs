@@ -28,7 +28,7 @@ pub(crate) enum Goal {
     /// It shall be so.
     Present(Arc<DesiredLoadBalancer>, Terms),
     /// Nothing shall be left. `known`: the vendor's ID, if the caller knows one.
-    Absent { heir: Heir, adoption: Adoption, known: Option<String> },
+    Absent { heir: Box<Heir>, adoption: Adoption, known: Option<String> },
 }
 
 /// What is allowed on the way to the desired state.
@@ -65,7 +65,7 @@ impl Goal {
     pub(crate) fn heir(&self) -> Heir {
         match self {
             Self::Present(desired, _) => desired.heir(),
-            Self::Absent { heir, .. } => heir.clone(),
+            Self::Absent { heir, .. } => (**heir).clone(),
         }
     }
 

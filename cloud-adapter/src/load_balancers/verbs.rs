@@ -88,7 +88,7 @@ impl<D: Driver> Service<D> {
         let cluster_name = context.cluster_name.clone();
         let inheritance = self.rpc.grants.inheritance(&owner.namespace, &cluster_name);
         let heir = Heir { key: key.clone(), owner: owner.clone(), cluster_name, inheritance };
-        let goal = Goal::Absent { heir, adoption, known };
+        let goal = Goal::Absent { heir: heir.into(), adoption, known };
         if request.dry_run {
             let (next, plan) = self.dry_run(&goal, context).await?;
             return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));

@@ -57,7 +57,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    waiting: HashMap<Ticket, (Call, Job)>,
+    /// Boxed: a table that grows holds places for twice as many.
+    waiting: HashMap<Ticket, (Call, Box<Job>)>,
     /// When the scheduler wants to be asked again.
     next: Option<Time>,
     /// Nothing is sent, and nothing waits: another replica leads, or may soon.
@@ -98,7 +99,7 @@ impl Dispatcher {
             }
             let submitted = state.scheduler.submit(now, call.clone());
             let ticket = submitted.map_err(|refusal| shared.refused(&call, refusal, None))?;
-            state.waiting.insert(ticket, (call, make(told)));
+            state.waiting.insert(ticket, (call, Box::new(make(told))));
             Ok(ticket)
         })?;
         shared.note_wait(ticket);
@@ -214,7 +215,7 @@ impl Shared {
     }
 
     /// Tells the scheduler what came of a call, and whoever waits for it, unless it is sent once more.
-    fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Job), landed: Landed) {
+    fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Box<Job>), landed: Landed) {
         let Landed { result, answer, sent } = landed;
         job.sent = sent;
         if answer.outcome == Outcome::Unauthorized && !call.self_check {

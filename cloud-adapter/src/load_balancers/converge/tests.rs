@@ -151,7 +151,7 @@ async fn addresses_of_one_that_is_recreated_are_kept_from_others_until_its_owner
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     let gone = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), gone).expect("a task").1).await.expect("nothing is there");
     assert_eq!(converger.memories.of(&key(), |memory| memory.former.clone()), None, "its owner has gone");
@@ -201,7 +201,7 @@ async fn how_long_it_is_under_way_counts_from_the_first_try_until_it_is_done() {
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     ended(submit(Order { goal, ..wanted() })).await.expect("nothing is there");
     assert!(submit(wanted()).began > first, "another try at something else");
 }
@@ -217,7 +217,7 @@ async fn absence_is_proven_a_create_horizon_after_the_start() {
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let goal = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     let order = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), order).expect("a task").1).await.expect("nothing is there");
     assert!(

@@ -95,7 +95,7 @@ fn what_was_adopted_is_released_and_never_recreated() {
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let absent = Goal::Absent { heir, adoption: Adoption::Never, known: None };
+    let absent = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     let next = |goal: &Goal, grants: &Grants, state| {
         let items = [Arc::new(adopted(state))];
         decide(

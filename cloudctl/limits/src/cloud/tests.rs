@@ -34,6 +34,7 @@ fn desired() -> DesiredLoadBalancer {
             uid: "u-1".into(),
         },
         cluster_name: "prod".into(),
+        inheritance: cloud_adapter::driver::Inheritance::default(),
         spec: LoadBalancerSpec {
             scheme: load_balancer_spec::Scheme::Internet.into(),
             ip_families: vec![IpFamily::Ipv4.into()],
