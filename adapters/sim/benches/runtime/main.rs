@@ -28,7 +28,7 @@ const QUESTIONS: u32 = 2_000;
 /// Longer than what is left to do after an answer.
 const REST: Duration = Duration::from_millis(1);
 
-const MEMORY: u64 = 150 * MIB;
+const MEMORY: u64 = 160 * MIB;
 /// The adapter's limit of memory in the chart.
 const LIMIT: u64 = 288 * MIB;
 const ANSWER: Duration = Duration::from_millis(2);
