@@ -65,7 +65,10 @@ pub fn foretell<D: Driver>(
             let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
             let inheritance = inheritance(&owner);
             let heir = Heir { key, owner, cluster_name, inheritance };
-            (Goal::Absent { heir: heir.into(), adoption: validate::adoption(request)?, known }, request.fence.clone())
+            (
+                Goal::Absent { heir: heir.into(), adoption: validate::adoption(request)?, known },
+                request.fence.clone(),
+            )
         }
     };
     let observed = Observed { items: records, fresh: true, former: None };
