@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: figures that were promised, and figures to compare them with. Each crate that has some prints them
-//! from a bench of its own; here they become one table. What is measured on a whole cluster is a program of its own.
+//! `cargo xtask bench`: figures with bounds, and figures to compare them with. Crates print theirs from a benchmark of their own; this
+//! command collects them in one table. The benchmark of a whole cluster is a separate program.
 
 mod scale;
 
@@ -15,14 +15,15 @@ use crate::step::say;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Measures what was promised, beside what others do instead",
-    long_about = "Measures what was promised, beside what others do instead.\n\nBuilds for release. Progress goes to standard \
-                  error, the table to standard output. Figures in virtual time are the same in each run; those in real time are \
-                  this machine's, so let it do nothing else meanwhile.",
-    after_help = "Exit codes:\n  0  all bounds hold\n  1  one does not, or a bench failed; the table says which"
+    about = "Measures figures with bounds, and others to compare them with",
+    long_about = "Measures figures with bounds, and others to compare them with.\n\nBuilds for release. Progress goes to \
+                  standard error, the table to standard output. Figures in virtual time are the same in each run; those in \
+                  real time depend on this machine, so run nothing else at the same time.",
+    after_help = "Exit codes:\n  0  all bounds hold\n  1  a bound does not hold, or a benchmark failed; the table shows \
+                  which"
 )]
 pub(crate) struct Args {
-    /// What is measured
+    /// Subject of the benchmark
     #[command(subcommand)]
     subject: Subject,
 }
@@ -31,11 +32,11 @@ pub(crate) struct Args {
 enum Subject {
     /// The runtime of adapters: limits, fairness, throttling, memory, speed
     Runtime,
-    // Its help is its own.
+    // The benchmark prints its own help.
     Scale(scale::Args),
 }
 
-/// The packages that have a bench of the runtime, in the order in which their rows are shown.
+/// The packages with a benchmark of the runtime, in the order in which their rows are printed.
 const RUNTIME: [&str; 2] = ["cloud-budget-simulation", "adapter-sim"];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -61,7 +62,7 @@ fn runtime() -> anyhow::Result<()> {
     judge(&rows, &failed)
 }
 
-/// Runs one bench and reads its rows; whatever else it prints is shown at once.
+/// Runs one benchmark and collects its rows; its other output is printed at once.
 fn measure(package: &str, bench: &str) -> anyhow::Result<Vec<Row>> {
     let output = Command::new(cargo::program())
         .args(["bench", "--quiet", "--package", package, "--bench", bench])
@@ -79,10 +80,10 @@ fn measure(package: &str, bench: &str) -> anyhow::Result<Vec<Row>> {
     }
     others.into_iter().for_each(say);
     if !output.status.success() {
-        bail!("the bench ended with {}; what it said stands above", output.status);
+        bail!("the benchmark ended with {}; see its output above", output.status);
     }
     if rows.is_empty() {
-        bail!("the bench printed no figures");
+        bail!("the benchmark printed no figures");
     }
     Ok(rows)
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask chart`: writes what comes from values.yaml, the table of values in the chart's README and the defaults that templates read,
-//! and tells what the schema does not know.
+//! `cargo xtask chart`: generates from values.yaml the table in the chart's README and the defaults that templates read, and reports keys
+//! that the schema lacks.
 //!
-//! It reads no YAML in general, only what values.yaml is written in: two spaces a level, comments above the key, lists and
-//! empty maps on the key's own line. Anything else is refused.
+//! It supports only the subset of YAML in values.yaml: two spaces per level, comments above the key, lists and empty maps on the line of
+//! their key. It refuses anything else.
 
 mod schema;
 
@@ -60,11 +60,11 @@ fn read(name: &str) -> anyhow::Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What is written: each file's name, as it is, and as it should be.
+/// The generated files: name, present text, and expected text.
 fn written() -> anyhow::Result<[(&'static str, String, String); 2]> {
     let (values, readme) = (read("values.yaml")?, read("README.md")?);
     let with_table = with_table(&readme, &table(&values)?)?;
-    // It may not be there yet.
+    // The file may not exist yet.
     let defaults_before = fs::read_to_string(cargo::root().join(CHART).join(DEFAULTS)).unwrap_or_default();
     Ok([("README.md", readme, with_table), (DEFAULTS, defaults_before, defaults(&values))])
 }
@@ -80,7 +80,7 @@ fn defaults(values: &str) -> String {
     text
 }
 
-/// The README with this table between its marks.
+/// Returns the README with this table between its markers.
 fn with_table(readme: &str, table: &str) -> anyhow::Result<String> {
     let (before, rest) =
         readme.split_once(BEGIN).with_context(|| format!("README.md lacks the line {BEGIN}"))?;
@@ -88,7 +88,7 @@ fn with_table(readme: &str, table: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
-/// One line a value. A key with keys below it gets a line if it has a comment.
+/// The table has one line per value. A key with children gets a line only if it has a comment.
 fn table(values: &str) -> anyhow::Result<String> {
     let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
     for Entry { key, default, meaning } in entries(values)? {
@@ -103,7 +103,7 @@ fn table(values: &str) -> anyhow::Result<String> {
 #[derive(Debug)]
 struct Entry<'a> {
     key: String,
-    /// Empty for a key with keys below it.
+    /// Empty for a key with children.
     default: &'a str,
     meaning: String,
 }
@@ -123,7 +123,7 @@ fn entries(values: &str) -> anyhow::Result<Vec<Entry<'_>>> {
             continue;
         }
         let Some((key, default)) = text.split_once(':').filter(|_| !text.starts_with("- ")) else {
-            bail!("values.yaml:{}: a line is a comment or `key: value`, with lists as [...]", n + 1);
+            bail!("values.yaml:{}: expected a comment or `key: value`, with lists as [...]", n + 1);
         };
         path.truncate((line.len() - text.len()) / 2);
         path.push(key);
@@ -143,7 +143,7 @@ mod tests {
     use super::{BEGIN, END, defaults, table, with_table};
 
     #[test]
-    fn a_value_has_its_whole_key_its_default_and_the_comment_above_it() {
+    fn value_has_its_full_key_default_and_comment() {
         let values = "# A name,\n# never changed.\nname: x\n\n# Not about c.\n\na:\n  # Of a|b.\n  b:\n    c: 1\n  d: []\n";
         assert_eq!(
             table(values).unwrap(),
@@ -163,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn yaml_that_it_does_not_read_is_refused_with_its_line() {
+    fn unsupported_yaml_is_refused_with_its_line() {
         let error = table("a:\n  - b: c\n").expect_err("a list below its key");
         assert!(error.to_string().starts_with("values.yaml:2: "), "{error}");
     }
 
     #[test]
-    fn what_stands_around_the_table_stays() {
+    fn text_around_the_table_stays() {
         let readme = format!("# Chart\n{BEGIN}old\n{END}end\n");
         assert_eq!(with_table(&readme, "new\n").unwrap(), format!("# Chart\n{BEGIN}new\n{END}end\n"));
         assert!(with_table("# Chart\n", "new\n").is_err());

@@ -1,12 +1,13 @@
-//! `cargo xtask check`: what is wrong with the form of the repository. All steps run; all failures are told at the end.
+//! `cargo xtask check`: checks of form. All steps run, and all failures are listed at the end.
 
 mod alerts;
-mod behaviour;
+pub(crate) mod behaviour;
 mod contract;
 mod metrics;
 mod pages;
 mod reasons;
 pub(crate) mod tool;
+mod words;
 
 use clap::builder::PossibleValuesParser;
 
@@ -18,7 +19,7 @@ use crate::step::{Outcome, Step, Summary};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only these steps; without any, all
+    /// Run only these steps; without any, all
     #[arg(value_parser = PossibleValuesParser::new(CHECKS.map(|check| check.name)))]
     steps: Vec<String>,
 }
@@ -32,27 +33,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// One thing that is looked at.
+/// A check.
 struct Check {
     name: &'static str,
     how: How,
-    /// What a person does when it fails: one sentence, best a command.
+    /// How to fix a failure: one sentence, preferably with a command.
     repair: &'static str,
 }
 
 enum How {
-    /// A program that fails when something is wrong, and its arguments.
+    /// A program that exits with an error if the check fails, and its arguments.
     Program(Tool, &'static [&'static str]),
-    /// A function of ours.
+    /// A function of this crate.
     Function(fn() -> anyhow::Result<()>),
 }
 
-/// What the chart cannot be rendered without.
+/// The values that the chart requires.
 const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16,\
-    adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
+                            adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
-/// In the order in which they run: the quickest first.
-const CHECKS: [Check; 20] = [
+/// In the order in which they run, the fastest first.
+const CHECKS: [Check; 21] = [
     Check {
         name: "fmt",
         how: How::Program(Tool::Cargo, &["fmt", "--all", "--check"]),
@@ -61,67 +62,72 @@ const CHECKS: [Check; 20] = [
     Check {
         name: "typos",
         how: How::Program(Tool::Typos, &["--format", "brief"]),
-        repair: "mend the words, or list those that are right in typos.toml with whose they are",
+        repair: "fix the words, or add correct ones to typos.toml with their origin",
     },
     Check {
         name: "toml",
         how: How::Program(Tool::Taplo, &["fmt", "--check", "--diff"]),
-        repair: "write the files as the difference shows; taplo.toml has the rules",
+        repair: "format the files as the diff shows; taplo.toml has the rules",
     },
     Check {
         name: "behaviour",
         how: How::Function(behaviour::tests_are_there),
-        repair: "name the test that shows the row, or change what docs/behaviour.md promises",
+        repair: "name the row above its test, or change what docs/behaviour.md promises; then run `cargo xtask behaviour`",
     },
     Check {
         name: "metrics",
         how: How::Function(metrics::are_listed),
-        repair: "let the unit test of the reference count them once, and run `cargo xtask metrics`",
+        repair: "let the unit test of the reference use them once, and run `cargo xtask metrics`",
     },
     Check {
         name: "alerts",
         how: How::Function(alerts::check),
-        repair: "give each alert its page, its cases and its row; docs/runbooks has others to go by",
+        repair: "give each alert its page, its test cases and its row; follow the examples in docs/runbooks",
     },
     Check {
         name: "links",
         how: How::Function(pages::hang_together),
-        repair: "mend the links, and list each page in docs/SUMMARY.md",
+        repair: "fix the links, and list each page in docs/SUMMARY.md",
     },
     Check {
         name: "guides",
         how: How::Function(pages::commands_are_known),
-        repair: "say above each block of commands whether a test runs it; CONTRIBUTING.md has the words",
+        repair: "declare above each block of commands whether a test runs it; CONTRIBUTING.md has the syntax",
     },
     Check {
         name: "reasons",
         how: How::Function(reasons::are_told),
-        repair: "mend the tables of docs/troubleshoot.md",
+        repair: "fix the tables of docs/troubleshoot.md",
+    },
+    Check {
+        name: "words",
+        how: How::Function(words::are_plain),
+        repair: "write what docs/glossary.md says instead, or add an exception with its line to xtask/src/check/words.rs",
     },
     Check {
         name: "contract-lint",
         how: How::Program(Tool::Buf, &["lint"]),
-        repair: "mend the .proto files; buf.yaml names the rules",
+        repair: "fix the .proto files; buf.yaml names the rules",
     },
     Check {
         name: "contract-breaking",
         how: How::Function(contract::breaking),
-        repair: "keep numbers, names and types, and add what is new; what goes is `reserved`",
+        repair: "keep numbers, names and types, and only add fields; removed ones become `reserved`",
     },
     Check {
         name: "chart-lint",
         how: How::Program(Tool::Helm, &["lint", "--strict", "--set", CHART_VALUES, "helm/cloud-controllers"]),
-        repair: "mend the chart",
+        repair: "fix the chart",
     },
     Check {
         name: "chart-example",
         how: How::Function(python::chart),
-        repair: "mend the chart, or the example's values",
+        repair: "fix the chart, or the values of the example",
     },
     Check {
         name: "python-adapter",
         how: How::Function(python::check),
-        repair: "mend what mypy or the test names; examples/python-adapter/README.md tells how one runs them",
+        repair: "fix what mypy or the test reports; examples/python-adapter/README.md describes how to run them",
     },
     Check { name: "chart-table", how: How::Function(chart::check), repair: "run `cargo xtask chart`" },
     Check {
@@ -139,7 +145,7 @@ const CHECKS: [Check; 20] = [
             Tool::CargoDeny,
             &["--workspace", "--locked", "--log-level", "warn", "check", "bans", "licenses", "sources"],
         ),
-        repair: "choose another dependency, or say in deny.toml why this one may stay and until when",
+        repair: "use another dependency, or add an exception with a reason and an expiry to deny.toml",
     },
     Check {
         name: "clippy",
@@ -147,7 +153,7 @@ const CHECKS: [Check; 20] = [
             Tool::Cargo,
             &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
         ),
-        repair: "mend what it names; an exception is `#[expect(lint, reason = \"...\")]`",
+        repair: "fix what it reports; an exception is `#[expect(lint, reason = \"...\")]`",
     },
     Check {
         name: "docs",
@@ -162,7 +168,7 @@ const CHECKS: [Check; 20] = [
                 "--locked",
             ],
         ),
-        repair: "mend the comments that it names",
+        repair: "fix the comments that it names",
     },
 ];
 
@@ -191,7 +197,7 @@ mod tests {
     use super::CHECKS;
 
     #[test]
-    fn each_check_can_be_chosen_by_its_own_name() {
+    fn each_check_can_be_selected_by_name() {
         let names: BTreeSet<_> = CHECKS.iter().map(|check| check.name).collect();
         assert_eq!(names.len(), CHECKS.len());
         assert!(names.iter().all(|name| !name.contains(' ')), "{names:?}");

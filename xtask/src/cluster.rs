@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: a whole Kubernetes cluster on this machine, with nodes that run pods.
+//! `cargo xtask cluster`: a complete Kubernetes cluster on this machine, with nodes that run pods.
 
 use std::env;
 use std::io::{self, Write};
@@ -23,18 +23,18 @@ use crate::step::say;
     about = "Starts, stops and uses a Kubernetes cluster on this machine",
     long_about = "Starts, stops and uses a Kubernetes cluster on this machine: a control plane and one to three nodes that run pods, in network \
                   namespaces of their own, as root. The kubelets have an external cloud provider, so the nodes keep the taint \
-                  node.cloudprovider.kubernetes.io/uninitialized until a controller removes it. No way leads out of it, and no registry is \
-                  asked: images come from archives.",
+                  node.cloudprovider.kubernetes.io/uninitialized until a controller removes it. The cluster has no access to other networks \
+                  or registries: images come from archives.",
     after_help = "Examples:\n  \
                   cargo xtask cluster up --nodes 2 --sim      two nodes, and a simulated cloud at http://10.90.0.1:9797\n  \
-                  cargo xtask cluster load dist/images/*.tar  what `cargo xtask images` built, onto each node\n  \
-                  cargo xtask cluster kubectl -- get nodes    from any place of the machine\n  \
+                  cargo xtask cluster load dist/images/*.tar  load what `cargo xtask images` built onto each node\n  \
+                  cargo xtask cluster kubectl -- get nodes    run kubectl from any folder\n  \
                   cargo xtask cluster down\n\n\
                   Exit codes:\n  \
-                  0    done; of status: all runs\n  \
-                  1    it failed, the lines above say where; of status: something has ended\n  \
-                  3    of status: nothing runs\n  \
-                  130  ended by Ctrl-C: up has removed all again"
+                  0    success; status: all processes are running\n  \
+                  1    failure, see the lines above; status: a process has ended\n  \
+                  3    status: nothing is running\n  \
+                  130  ended by Ctrl-C: `up` has removed everything again"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -43,20 +43,20 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Starts what does not run, and prints where the kubeconfig is
+    /// Starts what is not running, and prints the path of the kubeconfig
     ///
-    /// The first time it builds what is missing, from Go modules: 3 minutes after what `cargo xtask tools` builds; then it takes some
-    /// 10 seconds. Debian packages that are missing are installed. Again while it runs: starts what has died, and further nodes.
+    /// The first start builds missing programs from Go modules, 3 minutes in addition to `cargo xtask tools`; later starts take about 10
+    /// seconds. Missing Debian packages are installed. On a running cluster, it restarts processes that have died and adds nodes.
     Up {
-        /// How many nodes
+        /// Number of nodes
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
         nodes: u8,
-        /// Starts a simulated cloud that has the nodes as instances, and makes its routes real: pods of different nodes reach each
-        /// other by those alone
+        /// Start a simulated cloud with the nodes as instances, and apply its routes: pods of different nodes reach each other only by
+        /// these
         #[arg(long)]
         sim: bool,
     },
-    /// Ends all of it, and leaves nothing; also after a crash
+    /// Stops everything and cleans up; also after a crash
     Down,
     /// Shows each process and its log
     Status,
@@ -66,9 +66,9 @@ enum What {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<String>,
     },
-    /// Gives images to all nodes that run
+    /// Loads images onto all running nodes
     Load {
-        /// Archives of `cargo xtask images` or `docker save`: the images have their names in them
+        /// Archives of `cargo xtask images` or `docker save`, which include the names of the images
         #[arg(required = true, value_name = "IMAGE.tar")]
         images: Vec<PathBuf>,
     },
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     e2e_cluster::root()?;
     let cloud = if sim { Some(cloud(nodes)?) } else { None };
     let _lock = e2e_cluster::lock(layout)?;
@@ -115,7 +115,7 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
         let mut hang_up = signal(SignalKind::hangup()).context("cannot catch the end of the terminal")?;
         tokio::select! {
             done = e2e_cluster::up(layout, &order) => {
-                done.context("what runs stays, to be looked at; `cargo xtask cluster down` removes it")?;
+                done.context("what is running is kept for inspection; `cargo xtask cluster down` removes it")?;
                 let path = layout.kubeconfig();
                 writeln!(io::stdout(), "{}", path.display()).context("cannot write to standard output")?;
                 return Ok(ExitCode::SUCCESS);
@@ -133,32 +133,32 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
 fn status(layout: &Layout) -> anyhow::Result<ExitCode> {
     let status = e2e_cluster::status(layout);
     if !status.any {
-        say("nothing runs");
+        say("nothing is running");
         return Ok(ExitCode::from(3));
     }
     write!(io::stdout(), "{}", status.text).context("cannot write to standard output")?;
     Ok(if status.all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Builds the simulated cloud, and says where it is: beside ourselves.
+/// Builds the simulated cloud and returns its path, next to this program.
 pub(crate) fn build_simcloud() -> anyhow::Result<PathBuf> {
     build(&["--package", "adapter-sim", "--bin", "simcloud"])?;
-    let ourselves = env::current_exe().context("cannot tell where cargo puts programs")?;
+    let ourselves = env::current_exe().context("cannot find cargo's folder of programs")?;
     Ok(ourselves.with_file_name("simcloud"))
 }
 
 fn build(what: &[&str]) -> anyhow::Result<()> {
     let built = Command::new(cargo::program()).arg("build").args(what).current_dir(cargo::root()).status();
     if !built.context("cannot start cargo")?.success() {
-        bail!("cargo build {} fails; mend what cargo names above", what.join(" "));
+        bail!("cargo build {} failed; fix what cargo reports above", what.join(" "));
     }
     Ok(())
 }
 
-/// The simulated cloud that is to run beside so many nodes.
+/// The simulated cloud for this number of nodes.
 fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
     let simcloud = build_simcloud()?;
-    let ourselves = env::current_exe().context("cannot tell where cargo puts programs")?;
+    let ourselves = env::current_exe().context("cannot find cargo's folder of programs")?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     Ok(Cloud {
         simcloud,
@@ -168,14 +168,14 @@ fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
     })
 }
 
-/// Finds or builds these, showing progress on standard error.
+/// Finds or builds these programs, with progress on standard error.
 fn programs(tools: &[Tool]) -> anyhow::Result<Programs> {
     let environment = Environment::of_this_process()?;
     let mut progress = Terminal::new();
     let found = tools.iter().map(|&tool| {
         let found = e2e_tools::find(tool, &environment, &mut progress)?;
-        // Who enters the mounts of a node is in another folder.
-        Ok((tool, std::path::absolute(found.path).context("there is no current folder")?))
+        // Processes in the mount namespace of a node have another current folder.
+        Ok((tool, std::path::absolute(found.path).context("cannot read the current folder")?))
     });
     Ok(Programs(found.collect::<anyhow::Result<_>>()?))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: the suite against the adapter of the simulated cloud, or against the one in Python.
+//! `cargo xtask conformance`: runs the suite against the adapter of the simulated cloud, or against the Python adapter.
 
 mod python;
 
@@ -20,14 +20,15 @@ const BUILD: [&str; 8] = [
     "--package",
     "adapter-sim",
 ];
-const REPAIR: &str = "read the failure above; one check again: the same command with `-- --include <ID>`";
+const REPAIR: &str =
+    "see the failure above; to repeat one check, run the same command with `-- --include <ID>`";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Tier T1 against examples/python-adapter, after its types and its own tests
+    /// Run tier T1 against examples/python-adapter, after its type checks and its own tests
     #[arg(long)]
     python: bool,
-    /// Handed to `adapter-conformance`. Without --junit, the report is target/conformance/sim.xml or python.xml
+    /// Flags for `adapter-conformance`. Without --junit, the report is target/conformance/sim.xml or python.xml
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -35,7 +36,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut summary = Summary::default();
     let build =
-        Step::cargo("build the suite", BUILD.map(str::to_owned).to_vec(), "mend what cargo names above");
+        Step::cargo("build the suite", BUILD.map(str::to_owned).to_vec(), "fix what cargo reports above");
     let built = summary.run(build.name, || build.run());
     if args.python {
         let right = summary.run("types and tests of the adapter", || outcome(crate::python::check()));
@@ -50,14 +51,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// The simulated cloud starts all that the suite needs by itself.
+/// The setting for the simulated cloud starts everything that the suite needs.
 fn simulated(args: &[String]) -> anyhow::Result<()> {
     let mut suite = program("conformance-sim");
     suite.arg("run").arg("--").args(with_junit("sim", args)?);
     succeed(&mut suite)
 }
 
-/// The suite's flags, with a JUnit report below target/ unless they name another one.
+/// The suite's flags, with a JUnit report below target/ unless the flags name another one.
 pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<String>> {
     let mut args = args.to_vec();
     if !args.iter().any(|arg| arg.starts_with("--junit")) {
@@ -68,7 +69,7 @@ pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<Stri
     Ok(args)
 }
 
-/// A binary of this repository, as it has just been built.
+/// The path of a program of this repository that was just built.
 fn program(name: &str) -> Command {
     let mut command = Command::new(cargo::built(name));
     command.current_dir(cargo::root());
@@ -95,7 +96,7 @@ mod tests {
     use super::with_junit;
 
     #[test]
-    fn a_report_is_written_below_target_unless_another_one_is_asked_for() {
+    fn report_is_below_target_unless_a_flag_names_another() {
         let flags = |args: &[&str]| {
             let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
             with_junit("sim", &args).expect("a folder").join(" ")

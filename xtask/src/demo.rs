@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: builds what the demo needs and becomes it.
+//! `cargo xtask demo`: builds what the demo needs and replaces itself with it.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -10,11 +10,11 @@ use e2e_tools::demo::Cloud;
 
 use crate::{cargo, openstack};
 
-/// The demo's own: help and wrong usage are told before anything is built.
+/// The demo parses them itself: help and usage errors are printed before anything is built.
 pub(crate) use e2e_tools::demo::Args;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    // One build for all, so that what they share is compiled once; cargo shows its progress on standard error.
+    // A single build, so that shared crates are compiled once; cargo prints its progress to standard error.
     let adapter = match args.cloud {
         Cloud::Sim => &[][..],
         Cloud::Openstack => &["--package", "adapter-openstack"],
@@ -26,10 +26,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .status()
         .context("cannot start cargo")?;
     if !built.success() {
-        bail!("the demo, the controllers or the adapter do not build; mend what cargo names above");
+        bail!("the demo, the controllers or the adapter do not build; fix what cargo reports above");
     }
-    // Becoming the demo, instead of waiting for it, leaves one process to hear Ctrl-C: the one that cleans up.
-    let program = env::current_exe().context("cannot tell where cargo puts programs")?.with_file_name("demo");
+    // `exec` instead of waiting: only the demo receives Ctrl-C and cleans up.
+    let program =
+        env::current_exe().context("cannot find cargo's folder of programs")?.with_file_name("demo");
     let mut demo = match args.cloud {
         Cloud::Sim => Command::new(&program),
         Cloud::Openstack => {
@@ -40,6 +41,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let error = demo.args(args.to_flags()).exec();
     Err(error).with_context(|| {
-        format!("cannot start {}; `cargo xtask` is of another profile than `cargo build`", program.display())
+        format!(
+            "cannot start {}; `cargo xtask` was built with another profile than `cargo build` uses",
+            program.display()
+        )
     })
 }

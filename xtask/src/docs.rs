@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: builds the documentation as a book into `target/book`.
 //!
-//! Pages stay where one finds them in the repository, and their links are made for it. The book is built of copies in the same places,
-//! in which links to what is not a page of it lead to the repository, or are plain words.
+//! The pages stay at their paths in the repository, and their links are written for these. The book is built from copies at the same paths;
+//! links to files that are not pages of the book become links to the repository, or plain text.
 
 mod stage;
 
@@ -18,17 +18,17 @@ use crate::step::say;
 
 pub(crate) use stage::{SUMMARY, listed};
 
-/// The book's settings; they name the folders below.
+/// The settings of the book, which name the folders below.
 const SETTINGS: &str = "docs";
 const SOURCE: &str = "target/docs/src";
 const BOOK: &str = "target/book";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Opens it in a browser
+    /// Open the book in a browser
     #[arg(long)]
     open: bool,
-    /// Serves it on loopback until Ctrl-C; search works by `--open`, too
+    /// Serve the book on loopback until Ctrl-C; search works with `--open`, too
     #[arg(
         long,
         value_name = "PORT",
@@ -37,7 +37,7 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     serve: Option<u16>,
-    /// Where the repository can be read, such as `https://git.example/x/blob/main`: links to what is no page of the book lead there
+    /// Base URL of the repository's files, such as `https://git.example/x/blob/main`, for links to files that are not pages of the book
     #[arg(long, value_name = "URL")]
     repository: Option<String>,
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.serve.map_or(Ok(()), free)?;
     let root = cargo::root();
     let source = root.join(SOURCE);
-    // Of a page that is gone nothing stays.
+    // Removes pages that do not exist any more.
     if source.exists() {
         fs::remove_dir_all(&source).with_context(|| format!("cannot clear {SOURCE}"))?;
     }
@@ -60,21 +60,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     mdbook.arg("build").args(args.open.then_some("--open")).arg(SETTINGS).current_dir(&root);
     let built = mdbook.status().context("cannot start mdbook")?;
     if !built.success() {
-        bail!("mdbook does not build the book: mend what it names above");
+        bail!("mdbook cannot build the book: fix what it reports above");
     }
     say(&format!("the book is in {BOOK}: open {BOOK}/index.html"));
     args.serve.map_or(Ok(()), serve)
 }
 
-/// Before the book is built: python3 would tell of a port that is taken by a stack trace.
+/// Checks the port before the book is built: python3 would only print a stack trace.
 fn free(port: u16) -> anyhow::Result<()> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     bound
         .map(drop)
-        .with_context(|| format!("--serve: cannot listen at port {port}; name another: --serve PORT"))
+        .with_context(|| format!("--serve: cannot listen on port {port}; use another one: --serve PORT"))
 }
 
-/// Python is here anyway, for `cargo xtask check`. In our place: whoever ends us ends what serves.
+/// Python is required for `cargo xtask check` anyway. `exec`, so that a signal to this process ends the server.
 fn serve(port: u16) -> anyhow::Result<()> {
     say(&format!("http://127.0.0.1:{port}, until Ctrl-C"));
     let error = Command::new("python3")
@@ -91,7 +91,7 @@ mod tests {
     use super::free;
 
     #[test]
-    fn a_port_that_is_taken_is_told_with_what_to_do() {
+    fn occupied_port_is_reported_with_a_hint() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         let told = free(port).unwrap_err().to_string();

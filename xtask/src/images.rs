@@ -1,5 +1,5 @@
-//! `cargo xtask images`: one image per binary, static, from nothing, without a container daemon. What is in one is decided
-//! here and below in functions that touch nothing; `build` and this file run programs and write files.
+//! `cargo xtask images`: one image per program, static, without a base image and without a container daemon. The submodules of pure
+//! functions decide what an image contains; `build` and this file run programs and write files.
 
 mod about;
 pub(crate) mod arch;
@@ -30,72 +30,66 @@ use crate::step::say;
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Builds the images that the chart runs, without a container daemon",
-    long_about = "Builds the images that the chart runs, and simcloud, without a container daemon and without a base image: each is one \
-                  static binary, user 65532, and the certificates of public authorities. The same commit and toolchain give the same \
-                  digests. docs/images.md tells what is in them.\n\nEach image becomes NAME.tar, an OCI layout for all its \
-                  architectures, and beside it NAME.ARCH.spdx.json, what it is made of. Builds for release: minutes for each image. \
+    long_about = "Builds the images that the chart runs, and simcloud, without a container daemon and without a base image: each has one \
+                  static program, which runs as user 65532, and the public CA certificates. The same commit and toolchain give the same \
+                  digests. docs/images.md describes them.\n\nEach image becomes NAME.tar, an OCI layout for all its architectures, \
+                  and NAME.ARCH.spdx.json, the SBOM of each. Builds for release, which takes minutes for each image. \
                   Progress goes to standard error, the table of images to standard output.",
     after_help = concat!(
         "Examples:\n  \
-         cargo xtask images                                     all images, for this machine's architecture\n  \
-         cargo xtask images --only node-controller              one image\n  \
-         cargo xtask images --registry registry.example         named as the chart's image.registry\n  \
-         ctr -n k8s.io images import dist/images/simcloud.tar  into containerd, where a kubelet finds it\n  \
+         cargo xtask images                                     build all images for this machine's architecture\n  \
+         cargo xtask images --only node-controller              build one image\n  \
+         cargo xtask images --registry registry.example         use the chart's image.registry in the names\n  \
+         ctr -n k8s.io images import dist/images/simcloud.tar  load an image into containerd, for the kubelet\n  \
          skopeo copy --all oci-archive:dist/images/simcloud.tar docker://registry.example/simcloud:",
         env!("CARGO_PKG_VERSION"),
         "\n  \
-         \x20                                                      into a registry\n\n\
+         \x20                                                      copy an image to a registry\n\n\
          Environment:\n  \
-         CARGO_TARGET_DIR  where cargo builds, in its folder `images` [default: target]\n\n\
+         CARGO_TARGET_DIR  cargo builds in its folder `images` [default: target]\n\n\
          Exit codes:\n  \
-         0  all images are there, but for architectures that are told to be left out\n  \
-         1  one is not, the last line says why\n  \
-         2  the command line is wrong"
+         0  all images were built, except for architectures that were skipped with a note\n  \
+         1  an image could not be built, see the last line\n  \
+         2  invalid command line"
     )
 )]
 pub(crate) struct Args {
-    /// Only this image; may be given several times
-    #[arg(long, value_name = "IMAGE", value_delimiter = ',', value_parser = PossibleValuesParser::new(IMAGES.map(|image| image.name)), help_heading = "What is built")]
+    /// Build only this image; may be given several times
+    #[arg(long, value_name = "IMAGE", value_delimiter = ',', value_parser = PossibleValuesParser::new(IMAGES.map(|image| image.name)), help_heading = "Build")]
     only: Vec<String>,
-    /// For which architectures; what cannot be built here is left out and told [default: this machine's]
-    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum, help_heading = "What is built")]
+    /// Architectures to build; those that cannot be built here are skipped with a note [default: this machine's]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum, help_heading = "Build")]
     arch: Vec<Arch>,
-    /// Pack FOLDER/ARCH/IMAGE in place of building, such as what other machines built
-    #[arg(long, value_name = "FOLDER", help_heading = "What is built")]
+    /// Package the programs FOLDER/ARCH/IMAGE instead of building them, such as programs from other machines
+    #[arg(long, value_name = "FOLDER", help_heading = "Build")]
     binaries: Option<PathBuf>,
-    /// What stands before the images' names, as the chart's image.registry
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true,
-        help_heading = "How it is named"
-    )]
+    /// Prefix of the images' names, as the chart's image.registry
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "Names")]
     registry: String,
-    /// The tag, as the chart's image.tag
-    #[arg(long, default_value = env!("CARGO_PKG_VERSION"), help_heading = "How it is named")]
+    /// Tag of the images, as the chart's image.tag
+    #[arg(long, default_value = env!("CARGO_PKG_VERSION"), help_heading = "Names")]
     tag: String,
-    /// Where the source is published, for the label; without it there is none
-    #[arg(long, value_name = "URL", help_heading = "What it says")]
+    /// URL of the source, for the label
+    #[arg(long, value_name = "URL", help_heading = "Metadata")]
     source: Option<String>,
-    /// When the images say they were made, in seconds since 1970 [default: the commit's time]
+    /// Creation time of the images, in seconds since 1970 [default: the commit's time]
     #[arg(
         long,
         value_name = "SECONDS",
         env = "SOURCE_DATE_EPOCH",
         hide_env_values = true,
-        help_heading = "What it says"
+        help_heading = "Metadata"
     )]
     created: Option<i64>,
-    /// Where the images are put
-    #[arg(long, value_name = "FOLDER", default_value = "dist/images", help_heading = "Where it goes")]
+    /// Folder of the images
+    #[arg(long, value_name = "FOLDER", default_value = "dist/images", help_heading = "Output")]
     output: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let about = about::of(&args.registry, &args.tag, args.source.as_deref(), args.created)?;
     if about.revision.ends_with(about::DIRTY) {
-        say("note: there are changes that are not committed, so nobody else can build these images");
+        say("note: there are uncommitted changes, so these images cannot be reproduced");
     }
     let arches = arches(&asked(&args.arch)?, args.binaries.is_none())?;
     let from = args.binaries.as_deref().map_or(From::Cargo(Use::Release), From::Folder);
@@ -104,12 +98,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
 }
 
-/// Without any named, this machine's.
+/// Without arguments, the architecture of this machine.
 fn asked(arches: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     Ok(if arches.is_empty() { vec![Arch::of_this_machine()?] } else { arches.to_vec() })
 }
 
-/// Builds these images into `output`, and says what to tell of each.
+/// Builds these images into `output`, and returns a line for each.
 fn each<'a>(
     images: impl Iterator<Item = &'a Image>,
     about: &About,
@@ -128,10 +122,10 @@ fn each<'a>(
     Ok(rows)
 }
 
-/// Builds all images for a release. Nothing that is asked for is left out.
+/// Builds all images for a release. Every requested image must build.
 ///
 /// # Errors
-/// When one does not build, or is too large.
+/// Returns an error if an image does not build or is too large.
 pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Path) -> anyhow::Result<()> {
     let about = about::of(registry, tag, None, None)?;
     let rows = each(IMAGES.iter(), &about, &every(arch)?, From::Cargo(Use::Release), output)?;
@@ -139,21 +133,21 @@ pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Pat
     Ok(())
 }
 
-/// A program that people run by hand.
+/// A program that users run directly.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) arch: Arch,
-    /// Where it was built.
+    /// The path of the program.
     pub(crate) path: PathBuf,
-    /// What it is made of.
+    /// The path of its SBOM.
     pub(crate) sbom: Vec<u8>,
 }
 
-/// Builds the programs that people run by hand, for a release.
+/// Builds the programs that users run directly, for a release.
 ///
 /// # Errors
-/// When one does not build.
+/// Returns an error if a program does not build.
 pub(crate) fn programs(tag: &str, arch: &[Arch]) -> anyhow::Result<Vec<Program>> {
     let about = about::of("", tag, None, None)?;
     let mut programs = Vec::new();
@@ -170,19 +164,19 @@ pub(crate) fn programs(tag: &str, arch: &[Arch]) -> anyhow::Result<Vec<Program>>
     Ok(programs)
 }
 
-/// What this is made of. Which toolchain that is is known of what is `ours`.
+/// Returns the SBOM input. The toolchain is known only for programs that were built here (`ours`).
 fn sbom(subject: &Subject<'_>, ours: bool) -> anyhow::Result<Vec<u8>> {
     let tree = build::tree(subject.image, subject.arch)?;
     let lock = fs::read_to_string(cargo::root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
     sbom::document(subject, &sbom::parts(&tree, &lock)?, &build::toolchain(subject.arch, ours))
 }
 
-/// All that are asked for.
+/// Requires all requested architectures.
 fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     let asked = asked(arch)?;
     let arches = arches(&asked, true)?;
     if asked.iter().any(|arch| !arches.contains(arch)) {
-        bail!("not all architectures can be built here; the lines above say what to install");
+        bail!("cannot build all architectures here; the lines above say what to install");
     }
     Ok(arches)
 }
@@ -190,17 +184,17 @@ fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
 /// How images for tests are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// As those of a release, from programs that are compiled for them: minutes.
+    /// Like those of a release, compiled for the images: takes minutes.
     AsReleased,
-    /// As cargo has linked the programs for other tests already: seconds.
+    /// From the programs that cargo has built for other tests: takes seconds.
     AsBuilt,
 }
 
-/// Builds these images for this machine and for tests: quickly, and large. They are named as the chart names them with
-/// `image.registry: localhost`. Returns the folder of the archives.
+/// Builds these images for this machine and for tests: quickly, and large. Their names are those of the chart with `image.registry:
+/// localhost`. Returns the folder of the archives.
 ///
 /// # Errors
-/// When one does not build.
+/// Returns an error if an image does not build.
 pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBuf> {
     let output = build::target().join("for-tests");
     let from = match linked {
@@ -216,14 +210,14 @@ pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBu
     Ok(output)
 }
 
-/// Where binaries come from.
+/// The origin of the programs.
 #[derive(Clone, Copy)]
 enum From<'a> {
-    /// They are built.
+    /// Built now.
     Cargo(Use),
-    /// They were built for other tests.
+    /// Built earlier for other tests.
     Built,
-    /// Others built them.
+    /// Built elsewhere.
     Folder(&'a Path),
 }
 
@@ -231,23 +225,23 @@ fn wanted(image: &Image, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|name| name == image.name)
 }
 
-/// Those of `asked` that can be had here, in a fixed order. Tells of the others; without any there is nothing to do.
+/// Returns those of `asked` that can be built here, in a fixed order, and prints a note for the others. Fails if there are none.
 fn arches(asked: &[Arch], building: bool) -> anyhow::Result<Vec<Arch>> {
     let mut arches = Vec::new();
     for arch in Arch::ALL.into_iter().filter(|arch| asked.contains(arch)) {
         let repair = if building { build::missing(arch) } else { None };
         match repair {
             None => arches.push(arch),
-            Some(repair) => say(&format!("left out: {arch} cannot be built here; {repair}")),
+            Some(repair) => say(&format!("skipped: {arch} cannot be built here; {repair}")),
         }
     }
     if arches.is_empty() {
-        bail!("none of the architectures can be built here; the lines above say what to install");
+        bail!("cannot build any of the architectures here; the lines above say what to install");
     }
     Ok(arches)
 }
 
-/// What the table says of an image.
+/// An image's row of the table.
 struct Row {
     name: String,
     arches: String,
@@ -266,14 +260,14 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
             From::Built => built::program(image.name, output)?,
         };
         let binary = fs::read(&path)
-            .with_context(|| format!("cannot read {}; build it, or leave --binaries out", path.display()))?;
+            .with_context(|| format!("cannot read {}; build it, or omit --binaries", path.display()))?;
         let libraries = if matches!(from, From::Built) {
             built::libraries(&path)?
         } else {
             elf::check(&binary, arch).with_context(|| path.display().to_string())?;
             Vec::new()
         };
-        // A layer of their own, which is the same in all images, so that a node keeps it once.
+        // A layer of its own, equal in all images, so that a node stores it once.
         let roots =
             layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
         let libraries = libraries.iter().map(|it| File { path: &it.path, mode: 0o755, content: &it.content });
@@ -305,26 +299,27 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
     })
 }
 
-/// What a node has to keep of an image, at most.
+/// Maximum unpacked size of an image on a node.
 const LARGEST: u64 = 25_000_000;
 
 fn too_large(name: &str, unpacked: u64) -> Option<String> {
     (unpacked >= LARGEST).then(|| {
         format!(
-            "{name} is {} unpacked and must stay below {}; see what grew: `cargo install cargo-bloat`, `cargo bloat --release --crates`",
+            "{name} is {} unpacked and must stay below {}; find out what grew: `cargo install \
+             cargo-bloat`, `cargo bloat --release --crates`",
             megabytes(unpacked),
             megabytes(LARGEST)
         )
     })
 }
 
-/// In tenths, rounded up, so that nothing looks smaller than it is.
+/// In tenths of a megabyte, rounded up, so that no image seems smaller than it is.
 fn megabytes(bytes: u64) -> String {
     let tenths = bytes.div_ceil(100_000);
     format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
-/// Of several architectures the largest is shown.
+/// For several architectures, the largest size is shown.
 fn table(rows: &[Row]) -> String {
     let name = rows.iter().map(|row| row.name.len()).max().unwrap_or_default().max("IMAGE".len());
     let arches = rows.iter().map(|row| row.arches.len()).max().unwrap_or_default().max("ARCH".len());
@@ -343,7 +338,7 @@ mod tests {
     use super::{Arch, IMAGES, Row, arches, table, too_large, wanted};
 
     #[test]
-    fn all_images_are_built_unless_some_are_named() {
+    fn all_images_are_built_unless_some_are_selected() {
         assert!(IMAGES.iter().all(|image| wanted(image, &[])));
         let only = ["simcloud".to_owned()];
         let names: Vec<_> =
@@ -352,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn architectures_have_one_order_and_no_twins() {
+    fn architectures_are_sorted_without_duplicates() {
         let asked = [Arch::Arm64, Arch::Amd64, Arch::Arm64];
         assert_eq!(arches(&asked, false).unwrap(), [Arch::Amd64, Arch::Arm64]);
     }

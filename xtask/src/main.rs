@@ -1,5 +1,5 @@
-//! The commands of developers and visitors: `cargo xtask <command>`. This file parses and dispatches; each command has
-//! a file of its own.
+//! The commands of developers and users of this repository: `cargo xtask <command>`. This file parses and dispatches; each command has a
+//! file of its own.
 
 mod bench;
 mod cargo;
@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "cargo xtask",
     bin_name = "cargo xtask",
-    about = "What one does with this repository",
+    about = "Development commands of this repository",
     version
 )]
 struct Args {
@@ -40,43 +40,45 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    // Its help is its own.
+    // The demo prints its own help.
     Demo(demo::Args),
-    /// Runs tests: what must hold at each commit, or a tier of them
+    /// Runs tests: all that must pass at each commit, or one tier of them
     Test(test::Args),
-    // Its help is its own.
+    // Its help comes from its `Args`.
     Bench(bench::Args),
-    /// Runs the conformance suite against an adapter of ours
+    /// Runs the conformance suite against an adapter of this repository
     Conformance(conformance::Args),
-    /// Checks form: formatting, lints, dependencies, contract, chart, docs
+    /// Runs checks of form: formatting, lints, dependencies, contract, chart, docs
     Check(check::Args),
-    // Its help is its own.
+    // Its help comes from its `Args`.
     Images(images::Args),
-    /// Gets etcd, kube-apiserver, kubectl and helm, and prints where they are
+    /// Installs etcd, kube-apiserver, kubectl and helm, and prints their paths
     Tools(tools::Args),
-    // Its help is its own.
+    // Its help comes from its `Args`.
     Openstack(openstack::Args),
-    // Its help is its own.
+    // Its help comes from its `Args`.
     Cluster(cluster::Args),
-    /// Writes a driver for another cloud, to begin with
+    /// Creates a driver for another cloud from the skeleton
     NewAdapter(new_adapter::Args),
-    /// Writes the code and the reference that come from the contract
+    /// Generates the code and the reference of the contract
     Codegen(codegen::Args),
-    /// Writes the page of all flags, from what each program says to --help
+    /// Generates the page of all flags from the output of each program's --help
     Reference(reference::Args),
     /// Builds the documentation as a book
     Docs(docs::Args),
-    /// Writes what comes from the chart's values: the table in its README, and the defaults that templates read
+    /// Generates what depends on the chart's values: the table in its README, and the defaults that templates read
     Chart(chart::Args),
-    // Its help is its own.
+    // Its help comes from its `Args`.
     Manifests(manifests::Args),
-    // Its help is its own.
+    // Its help comes from its `Args`.
     Release(release::Args),
-    /// Writes the tables of docs/reference/metrics.md, from what the processes show
+    /// Generates the tables of docs/reference/metrics.md from the processes' metrics
     Metrics(metrics::Args),
+    /// Generates the map from the rows of docs/behaviour.md to tests
+    Behaviour,
 }
 
-/// What is wrong with a command, given by its words behind `cargo xtask`; nothing if it could be run.
+/// Returns why the arguments of `cargo xtask` are invalid, if they are.
 fn refuse(words: &[&str]) -> Option<String> {
     let refusal = Args::try_parse_from(["cargo xtask"].iter().chain(words)).err()?;
     refusal.use_stderr().then(|| format!("cargo xtask {}: {refusal}", words.join(" ")))
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Manifests(args) => manifests::run(&args),
         Command::Release(args) => return ended(release::run(&args)),
         Command::Metrics(args) => metrics::run(&args),
+        Command::Behaviour => check::behaviour::write(),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
 }
@@ -119,7 +122,7 @@ mod tests {
     use super::Args;
 
     #[test]
-    fn what_is_wrong_is_told_with_the_words_to_type() {
+    fn invalid_command_lines_are_reported_with_the_usage() {
         Args::command().debug_assert();
         let said = |args: &[&str]| Args::try_parse_from([&["/target/xtask"], args].concat()).unwrap_err();
         for (wrong, named) in [
@@ -138,7 +141,8 @@ mod tests {
         }
         let help = said(&["demo", "--help"]);
         assert_eq!(help.exit_code(), 0);
-        let told = ["until Ctrl-C; a process", "--nodes <N>", "Usage: cargo xtask demo", "130  ended before"];
+        let told =
+            ["running until Ctrl-C", "--nodes <N>", "Usage: cargo xtask demo", "130  interrupted before"];
         assert!(told.iter().all(|words| help.to_string().contains(words)), "{help}");
     }
 }

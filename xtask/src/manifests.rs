@@ -1,5 +1,5 @@
-//! `cargo xtask manifests`: the chart as plain manifests, for those who do not use Helm. What the chart looks up in a cluster is left to
-//! who installs them, and each file begins with what to do.
+//! `cargo xtask manifests`: renders the chart to plain manifests, for users without Helm. Values that the chart looks up in a cluster are
+//! left to the user; each file begins with the steps to do so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,30 @@ use crate::check::tool::Tool;
 use crate::step::say;
 
 const CHART: &str = "helm/cloud-controllers";
-/// One file of values each.
+/// The folder of values files, one for each output.
 const BUNDLES: &str = "helm/manifests";
 const NAMESPACE: &str = "kube-system";
-/// Stands for the identity of a cluster that is not known yet: no namespace has this UID.
+/// Placeholder for the ID of the cluster: no namespace has this UID.
 const NO_CLUSTER: &str = "00000000-0000-0000-0000-000000000000";
 const TLS_SECRET: &str = "cloud-adapter-tls";
 
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Writes the chart as plain manifests, for who does not use Helm",
-    long_about = "Writes the chart as plain manifests, for who does not use Helm: one file for each of helm/manifests, or one of your own \
-                  values. Each begins with what is to be done before it is applied.",
+    about = "Renders the chart to plain manifests, for use without Helm",
+    long_about = "Renders the chart to plain manifests, for use without Helm: one file for each values file of helm/manifests, or for \
+                  each of your own. Each begins with the steps that precede its use.",
     after_help = "Examples:\n  \
                   cargo xtask manifests --registry registry.example\n  \
                   cargo xtask manifests --values mine.yaml --output out"
 )]
 pub(crate) struct Args {
-    /// What stands before the images' names, as the chart's image.registry
+    /// Prefix of the images' names, as the chart's image.registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     registry: String,
-    /// Values of yours, in place of those in helm/manifests; may be given several times
+    /// Values file to use instead of those in helm/manifests; may be given several times
     #[arg(long, value_name = "FILE")]
     values: Vec<PathBuf>,
-    /// Where the files are put
+    /// Folder of the manifests
     #[arg(long, value_name = "FOLDER", default_value = "dist/manifests")]
     output: PathBuf,
 }
@@ -47,14 +47,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file for each of these values, or of ours if there are none, and says where they are.
+/// Writes a file for each of these values files, or for those of helm/manifests if there are none, and returns the paths.
 pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow::Result<Vec<PathBuf>> {
     fs::create_dir_all(output)
         .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
     let values = if values.is_empty() { bundles()? } else { values.to_vec() };
     let mut written = Vec::new();
     for values in &values {
-        let name = values.file_name().with_context(|| format!("--values {}: no file", values.display()))?;
+        let name =
+            values.file_name().with_context(|| format!("--values {}: no such file", values.display()))?;
         let path = output.join(name).with_extension("yaml");
         let rendered = rendered(values, registry)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -65,7 +66,7 @@ pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow
     Ok(written)
 }
 
-/// The files of values, in the order of their names.
+/// Returns the values files, sorted by name.
 fn bundles() -> anyhow::Result<Vec<PathBuf>> {
     let folder = cargo::root().join(BUNDLES);
     let files = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -74,7 +75,7 @@ fn bundles() -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What Helm makes of them. Tests are left out: nobody would run them.
+/// Renders the chart with Helm, without its tests.
 fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     let values = std::path::absolute(values)?;
     let mut helm = Command::new(Tool::Helm.get()?);
@@ -90,7 +91,7 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     if !registry.is_empty() {
         helm.arg("--set-string").arg(format!("image.registry={registry}"));
     }
-    // First, so that values of one's own may say otherwise.
+    // First, so that the user's values take precedence.
     let defaults =
         format!("{{clusterId: {NO_CLUSTER}, adapter: {{tls: {{mode: secret, secretName: {TLS_SECRET}}}}}}}");
     let file = tempfile::NamedTempFile::new()?;
@@ -103,19 +104,19 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What is to be done before these manifests are applied.
+/// Returns the steps that precede the use of these manifests.
 fn header(file: &str, manifests: &str) -> String {
     let mut steps = Vec::new();
     if manifests.contains(NO_CLUSTER) {
         steps.push(format!(
-            "Write who this cluster is:\n\
+            "Insert the ID of this cluster:\n\
              id=$(kubectl get namespace kube-system --output jsonpath='{{.metadata.uid}}')\n\
              sed -i \"s/{NO_CLUSTER}/$id/\" {file}"
         ));
     }
     if manifests.contains(&format!("secretName: \"{TLS_SECRET}\"")) {
         steps.push(format!(
-            "Make a certificate of the adapter, by cert-manager or so:\n\
+            "Create a certificate for the adapter, with cert-manager or as follows:\n\
              openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \\\n  \
              -subj /CN=cloud-adapter -addext subjectAltName=DNS:cloud-adapter \\\n  \
              -addext basicConstraints=critical,CA:FALSE -keyout tls.key -out tls.crt\n\
@@ -126,12 +127,12 @@ fn header(file: &str, manifests: &str) -> String {
     if let Some(secret) = credentials(manifests) {
         let file = if manifests.contains("--clouds-file=") { "clouds.yaml" } else { "token" };
         steps.push(format!(
-            "Bring the credentials of the cloud:\n\
+            "Create a Secret with the credentials of the cloud:\n\
              kubectl --namespace {NAMESPACE} create secret generic {secret} --from-file={file}"
         ));
     }
     steps.push(format!(
-        "Apply it; the kubelets run with --cloud-provider=external:\nkubectl apply --filename {file}"
+        "Apply the manifests; the kubelets must run with --cloud-provider=external:\nkubectl apply --filename {file}"
     ));
     let mut header =
         "# The chart cloud-controllers as plain manifests, by `cargo xtask manifests`.\n".to_owned();
@@ -145,9 +146,9 @@ fn header(file: &str, manifests: &str) -> String {
     header
 }
 
-/// The Secret with the cloud's credentials that the adapter mounts, unless it is among the manifests.
+/// Returns the Secret with the cloud's credentials that the adapter mounts, unless it is part of the manifests.
 fn credentials(manifests: &str) -> Option<&str> {
-    // The mount has that name, too.
+    // The volume mount has that name, too.
     let mut volumes = manifests.split("- name: credentials\n").skip(1);
     let secret = volumes.find_map(|volume| volume.trim_start().strip_prefix("secret:\n"))?;
     let name = secret.lines().find_map(|line| line.trim().strip_prefix("secretName: "))?.trim_matches('"');
@@ -162,7 +163,7 @@ fn credentials(manifests: &str) -> Option<&str> {
 mod tests {
     use super::{NO_CLUSTER, bundles, header};
 
-    /// What the chart mounts into the adapter.
+    /// The volumes of the adapter in the chart.
     const MOUNTED: &str = "          - --clouds-file=/var/run/secrets/cloud/clouds.yaml
           volumeMounts:
             - name: credentials
@@ -178,7 +179,7 @@ mod tests {
 ";
 
     #[test]
-    fn each_bundle_begins_with_what_it_needs() {
+    fn each_bundle_begins_with_its_steps() {
         let numbered = |line: &&str| line.trim_start_matches("# ").starts_with(|c: char| c.is_ascii_digit());
         let steps = |manifests: &str| header("a.yaml", manifests).lines().filter(numbered).count();
         assert_eq!(steps("kind: Service"), 1, "it is only applied");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_asked_for_by_the_name_that_the_values_have_unless_they_are_there() {
+    fn credentials_are_requested_unless_included() {
         let asked = |manifests: &str| {
             let header = header("a.yaml", manifests);
             header.lines().find_map(|line| line.split_once("secret generic ").map(|(_, it)| it.to_owned()))
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bundle_for_each_adapter_of_ours() {
+    fn each_adapter_has_a_bundle() {
         let names = bundles().unwrap().into_iter().map(|path| path.file_stem().unwrap().to_owned());
         assert_eq!(names.collect::<Vec<_>>(), ["openstack", "sim"]);
     }

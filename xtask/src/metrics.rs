@@ -1,4 +1,4 @@
-//! `cargo xtask metrics`: writes the tables of docs/reference/metrics.md. The unit tests that compare them are what writes them.
+//! `cargo xtask metrics`: generates the tables of docs/reference/metrics.md. The unit tests that compare them also write them.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 
 use crate::cargo;
 
-/// The first ones are listed beside those that follow.
+/// The first one of each list is compared with the others.
 const CRATES: [&str; 6] = [
     "cloud-adapter-security",
     "cloud-adapter",
@@ -22,12 +22,12 @@ pub(crate) struct Args {}
 pub(crate) fn run(_args: &Args) -> anyhow::Result<()> {
     for name in CRATES {
         let written = Command::new(cargo::program())
-            .args(["test", "--quiet", "--package", name, "--lib", "--", "is_in_the_reference"])
+            .args(["test", "--quiet", "--package", name, "--lib", "--", "in_the_reference"])
             .env("UPDATE_REFERENCE", "1")
             .current_dir(cargo::root())
             .status()
             .context("cannot start cargo")?;
-        ensure!(written.success(), "the test of {name} fails; mend what it names above");
+        ensure!(written.success(), "the test of {name} failed; fix what it reports above");
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! `cargo xtask new-adapter`: a driver that compiles, serves, and says what is to be written next.
+//! `cargo xtask new-adapter`: creates a driver that compiles, serves, and says what to implement next.
 //!
-//! It is `adapters/skeleton` under another name. That is a crate of this workspace, compiled, linted and tested as any other.
+//! It is a copy of `adapters/skeleton` under another name. The skeleton is a crate of this workspace, compiled, linted and tested like the
+//! others.
 
 mod name;
 #[cfg(test)]
@@ -19,7 +20,7 @@ const SKELETON: &str = "adapters/skeleton";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The cloud, such as `acme`: the crate is `adapters/acme`, the program `adapter-acme`, and provider IDs begin with `acme://`
+    /// Name of the cloud, such as `acme`: the crate is `adapters/acme`, the program `adapter-acme`, and provider IDs begin with `acme://`
     #[arg(value_parser = Name::read)]
     name: Name,
 }
@@ -28,9 +29,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = &args.name;
     let root = cargo::root();
     write(&root.join(SKELETON), &root.join("adapters").join(name.as_str()), name)?;
-    // Names of another length are wrapped and sorted in another way.
+    // A name of another length changes the wrapping and order of lines.
     let fmt = ["fmt", "--package", &name.package()].map(str::to_owned).into();
-    if let Outcome::Failed(why) | Outcome::Skipped(why) = Step::cargo("fmt", fmt, "mend what it names").run()
+    if let Outcome::Failed(why) | Outcome::Skipped(why) = Step::cargo("fmt", fmt, "fix what it reports").run()
     {
         bail!(why);
     }
@@ -41,8 +42,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn next_steps(name: &Name) -> String {
     let steps = [
         (format!("cargo test -p {}", name.package()), "compiles and starts it"),
-        (format!("adapters/{name}/README.md"), "what to write, in which order"),
-        ("docs/write-an-adapter.md".to_owned(), "how, and how to run the conformance suite against it"),
+        (format!("adapters/{name}/README.md"), "what to implement, in which order"),
+        (
+            "docs/write-an-adapter.md".to_owned(),
+            "how to implement it, and how to run the conformance suite against it",
+        ),
     ];
     let width = steps.iter().map(|(what, _why)| what.len()).max().unwrap_or_default();
     let lines: Vec<String> =
@@ -53,13 +57,13 @@ fn next_steps(name: &Name) -> String {
     )
 }
 
-/// Writes the skeleton under another name.
+/// Copies the skeleton under another name.
 ///
 /// # Errors
-/// If there is something already, or a file cannot be read or written.
+/// Returns an error if the folder exists, or if a file cannot be read or written.
 fn write(skeleton: &Path, new: &Path, name: &Name) -> anyhow::Result<()> {
     if new.exists() {
-        bail!("{} is there already: choose another name, or remove it", new.display());
+        bail!("{} exists: choose another name, or remove it", new.display());
     }
     for file in files(skeleton)? {
         let (from, to) = (skeleton.join(&file), new.join(&file));
@@ -71,7 +75,7 @@ fn write(skeleton: &Path, new: &Path, name: &Name) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All files below a folder, relative to it, in order.
+/// Returns all files below a folder, with relative paths, sorted.
 fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];

@@ -1,4 +1,4 @@
-//! The adapter in Python, `examples/python-adapter`: its environment below target/, its types and its tests.
+//! The Python adapter, `examples/python-adapter`: its environment below target/, its type checks and its tests.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,12 +12,12 @@ use crate::cargo;
 use crate::check::tool::{Tool, quietly};
 
 const FOLDER: &str = "examples/python-adapter";
-/// What the chart must be told of every cluster.
+/// The values that the chart requires.
 const CHART_VALUES: &str =
     "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16";
 const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];
 
-/// What runs it: an interpreter with its packages, and the contract's code.
+/// The environment: an interpreter with its packages, and the code of the contract.
 #[derive(Debug)]
 pub(crate) struct Python {
     program: PathBuf,
@@ -25,9 +25,9 @@ pub(crate) struct Python {
 }
 
 impl Python {
-    /// Finds the environment; makes it where it is missing or was made for other requirements.
+    /// Finds the environment; creates it if it is missing or was created for other requirements.
     ///
-    /// Cost: a minute once, then a second for the contract's code.
+    /// Cost: a minute the first time, then a second for the code of the contract.
     pub(crate) fn get() -> anyhow::Result<Self> {
         let home = cargo::root().join("target").join("python");
         let venv = home.join("venv");
@@ -42,12 +42,12 @@ impl Python {
         Ok(python)
     }
 
-    /// The folder with both: `venv` and `gen`.
+    /// The folder with `venv` and `gen`.
     pub(crate) fn home(&self) -> &Path {
         self.generated.parent().unwrap_or(&self.generated)
     }
 
-    /// A command of the interpreter, in the adapter's folder.
+    /// A command of the interpreter, run in the adapter's folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(folder());
@@ -69,15 +69,15 @@ impl Python {
         quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
     }
 
-    /// Always: the contract may have changed.
+    /// Generated each time, since the contract may have changed.
     fn generate(&self) -> anyhow::Result<()> {
         let mut script = Command::new(folder().join("generate.sh"));
         script.arg(cargo::root().join("cloud-api-proto/proto")).arg(&self.generated);
         script.env("PATH", self.path()?);
-        quietly(&mut script, "read what protoc says above")
+        quietly(&mut script, "see the output of protoc above")
     }
 
-    /// With the environment's programs first: protoc finds its plugins by it.
+    /// The environment's programs come first in PATH, so that protoc finds its plugins.
     fn path(&self) -> anyhow::Result<OsString> {
         let bin = self.program.parent().context("a program has a folder")?.to_owned();
         let inherited = env::var_os("PATH").unwrap_or_default();
@@ -86,7 +86,7 @@ impl Python {
     }
 }
 
-/// Its types and its own tests.
+/// Runs its type checks and its own tests.
 pub(crate) fn check() -> anyhow::Result<()> {
     let python = Python::get()?;
     let cache = cargo::root().join("target/python/mypy").display().to_string();
@@ -99,7 +99,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The chart renders with its values, and gives it flags that it takes.
+/// Checks that the chart renders with its values, and passes only flags that the adapter accepts.
 pub(crate) fn chart() -> anyhow::Result<()> {
     let mut helm = Command::new(Tool::Helm.get()?);
     helm.args([
@@ -119,17 +119,17 @@ pub(crate) fn chart() -> anyhow::Result<()> {
     let flags: Vec<&str> =
         items.map(|item| item.trim_matches('"')).filter(|item| item.starts_with("--")).collect();
     if flags.is_empty() {
-        bail!("the chart gives it no flags");
+        bail!("the chart passes no flags to the adapter");
     }
     let mut parse = Python::get()?.command(&["-c", "from mem_adapter.__main__ import parse; parse()"]);
-    quietly(parse.args(flags), "the chart and the adapter know other flags")
+    quietly(parse.args(flags), "the chart passes flags that the adapter does not know")
 }
 
 fn folder() -> PathBuf {
     cargo::root().join(FOLDER)
 }
 
-/// What is to be installed, word for word.
+/// The packages to install, as a cache key.
 fn requirements() -> anyhow::Result<String> {
     let read = |file: &&str| {
         let path = folder().join(file);

@@ -1,4 +1,4 @@
-//! `cargo xtask reference`: writes the page of all flags, from what each program says to `--help`.
+//! `cargo xtask reference`: generates the page of all flags from the output of each program's `--help`.
 
 mod help;
 mod page;
@@ -15,7 +15,7 @@ use crate::step::{Outcome, Step, say};
 
 const PAGE: &str = "docs/reference/flags.md";
 
-/// Programs that have flags in common, under the name that stands for all of them.
+/// Groups of programs with common flags, by the name of the group.
 const FAMILIES: [(&str, &[&[&str]]); 5] = [
     ("All controllers", &[&["node-controller"], &["service-controller"], &["route-controller"]]),
     ("All adapters", &[&["adapter-openstack"], &["adapter-sim"]]),
@@ -24,7 +24,7 @@ const FAMILIES: [(&str, &[&[&str]]); 5] = [
     ("All commands of cloudctl", &CLOUDCTL),
 ];
 
-/// One with each form of arguments.
+/// A command line for each subcommand.
 const CLOUDCTL: [&[&str]; 7] = [
     &["cloudctl", "status"],
     &["cloudctl", "plan"],
@@ -37,7 +37,7 @@ const CLOUDCTL: [&[&str]; 7] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Writes nothing, and fails if the page would change
+    /// Write nothing, and fail if the page would change
     #[arg(long)]
     check: bool,
 }
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::write(cargo::root().join(PAGE), page).with_context(|| format!("cannot write {PAGE}"))
 }
 
-/// Fails if the page differs from what the programs say.
+/// Fails if the page differs from the output of the programs.
 pub(crate) fn check() -> anyhow::Result<()> {
-    ensure!(committed()? == fresh()?, "{PAGE} differs from what the programs say to --help");
+    ensure!(committed()? == fresh()?, "{PAGE} differs from the output of --help");
     Ok(())
 }
 
@@ -64,9 +64,9 @@ fn committed() -> anyhow::Result<String> {
     fs::read_to_string(cargo::root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))
 }
 
-/// Builds the programs, as the tests do, and asks them.
+/// Builds the programs, as the tests do, and runs them with `--help`.
 fn fresh() -> anyhow::Result<String> {
-    let repair = "fix what cargo names above";
+    let repair = "fix what cargo reports above";
     let build = Step::cargo("build", cargo::build_all(), repair);
     if let Outcome::Failed(why) | Outcome::Skipped(why) = build.run() {
         bail!(why);
@@ -80,11 +80,11 @@ fn fresh() -> anyhow::Result<String> {
 
 fn ask(words: &[&str]) -> anyhow::Result<Program> {
     let (name, rest) = words.split_first().context("a program has a name")?;
-    let path = env::current_exe().context("cannot tell where cargo puts programs")?.with_file_name(name);
-    // No variable of this shell may stand in the page.
+    let path = env::current_exe().context("cannot find cargo's folder of programs")?.with_file_name(name);
+    // Environment variables must not influence the page.
     let asked = Command::new(&path).args(rest).arg("--help").env_clear().output();
     let asked = asked.with_context(|| format!("cannot start {}", path.display()))?;
     ensure!(asked.status.success(), "{} --help: {}", path.display(), asked.status);
-    let text = String::from_utf8(asked.stdout).context("its help is no text")?;
+    let text = String::from_utf8(asked.stdout).context("its help is not valid UTF-8")?;
     Ok(Program { name: words.join(" "), help: help::read(&text) })
 }

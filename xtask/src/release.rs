@@ -1,5 +1,5 @@
-//! `cargo xtask release`: `prepare` writes the version and the changelog, a person commits and tags, `build` makes what is given away.
-//! It publishes nothing.
+//! `cargo xtask release`: `prepare` writes the version and the changelog, the maintainer commits and tags, `build` makes the files to
+//! publish. It publishes nothing.
 
 mod build;
 mod changelog;
@@ -19,18 +19,18 @@ use crate::images::arch::Arch;
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Prepares a release, and makes all of its files",
-    long_about = "Prepares a release, and makes all of its files: images, the chart, plain manifests, programs, what they are made of, \
-                  and the sums of all. It commits, tags and publishes nothing; CONTRIBUTING.md tells the way of a release.",
+    long_about = "Prepares a release, and makes all of its files: images, the chart, plain manifests, programs, SBOMs, and \
+                  checksums. It commits, tags and publishes nothing; docs/development.md describes the steps of a release.",
     after_help = "Examples:\n  \
-                  cargo xtask release prepare 0.2.0            writes the version and the changelog\n  \
-                  cargo xtask release build                    makes dist/cloud-controllers-0.2.0\n  \
+                  cargo xtask release prepare 0.2.0            write the version and the changelog\n  \
+                  cargo xtask release build                    make dist/cloud-controllers-0.2.0\n  \
                   cargo xtask release build --draft --without-images\n  \
-                  \x20                                            a first look, from any tree, in seconds\n\n\
+                  \x20                                            make a preview, from any tree, in seconds\n\n\
                   Exit codes:\n  \
-                  0    done\n  \
-                  1    not done, the last line says why; nothing is left behind\n  \
-                  2    the command line is wrong\n  \
-                  130  ended before it was done; nothing is left behind"
+                  0    success\n  \
+                  1    failure, see the last line; unfinished files were removed\n  \
+                  2    invalid command line\n  \
+                  130  interrupted; unfinished files were removed"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -39,30 +39,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Writes the version wherever it stands, and makes the fragments of changelog.d a section of CHANGELOG.md
+    /// Writes the version to all files that contain it, and moves the fragments of changelog.d into a new section of CHANGELOG.md
     Prepare {
-        /// Such as 0.2.0, or 0.2.0-rc.1 for a candidate
+        /// Version, such as 0.2.0, or 0.2.0-rc.1 for a candidate
         version: Version,
     },
-    /// Makes the folder of a release from the commit that is prepared
+    /// Makes the folder of a release from the prepared commit
     Build(BuildArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 struct BuildArgs {
-    /// Not to be given away: from any tree, also one that is changed or not prepared
+    /// Make a draft, not for publication: from any tree, even with changes or unprepared
     #[arg(long)]
     draft: bool,
-    /// The chart, the manifests and the notes alone, which take seconds
+    /// Make only the chart, the manifests and the notes, which takes seconds
     #[arg(long)]
     without_images: bool,
-    /// What stands before the images' names, as the chart's image.registry
+    /// Prefix of the images' names, as the chart's image.registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     registry: String,
-    /// For which architectures images and programs are [default: this machine's]
+    /// Architectures of images and programs [default: this machine's]
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum)]
     arch: Vec<Arch>,
-    /// Where the release's folder is put, in place of one of that name
+    /// Parent folder of the release's folder; an older one of the same name is replaced
     #[arg(long, value_name = "FOLDER", default_value = "dist")]
     output: PathBuf,
 }

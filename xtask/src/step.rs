@@ -1,5 +1,4 @@
-//! A command that does several things runs them as named steps: all of them, in order. At the end it prints how each ended, how long it
-//! took, and what repairs it.
+//! Runs a command as named steps in their order. At the end it prints the outcome and duration of each step, and how to fix failures.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -11,17 +10,17 @@ use anyhow::{Context as _, bail};
 
 use crate::cargo;
 
-/// Names the file that failures are appended to.
+/// Environment variable with the file to which failures are appended.
 pub(crate) const FAILURES: &str = "XTASK_FAILURES";
 
 /// A program to run in the root of the repository.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Shown, and used to choose it on the command line.
+    /// Printed, and used to select steps on the command line.
     pub(crate) name: &'static str,
     pub(crate) program: OsString,
     pub(crate) args: Vec<String>,
-    /// What a person does when it fails: one sentence, best a command.
+    /// How to fix a failure: one sentence, preferably with a command.
     pub(crate) repair: &'static str,
 }
 
@@ -31,7 +30,7 @@ impl Step {
         Self { name, program: cargo::program(), args, repair }
     }
 
-    /// Runs it, its output going where ours goes.
+    /// Runs it with inherited standard output and standard error.
     pub(crate) fn run(&self) -> Outcome {
         match Command::new(&self.program).args(&self.args).current_dir(cargo::root()).status() {
             Ok(status) if status.success() => Outcome::Passed,
@@ -44,22 +43,22 @@ impl Step {
     }
 }
 
-/// How a step ended. Both texts are for people.
+/// The outcome of a step. Both texts are printed.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
-    /// Not run because something that it needs failed.
+    /// Skipped because a step that it needs failed.
     Skipped(String),
 }
 
-/// What has been run so far.
+/// The steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     done: Vec<Done>,
 }
 
-/// A step that has ended.
+/// A completed step.
 #[derive(Debug)]
 struct Done {
     name: &'static str,
@@ -68,7 +67,7 @@ struct Done {
 }
 
 impl Summary {
-    /// Announces the step, runs it and keeps how it ended. Tells whether it passed.
+    /// Prints the name of the step, runs it and records the outcome. Returns whether it passed.
     #[expect(clippy::disallowed_methods, reason = "how long a step takes is measured in real time")]
     pub(crate) fn run(&mut self, name: &'static str, step: impl FnOnce() -> Outcome) -> bool {
         say(&format!("\n==> {name}"));
@@ -79,12 +78,12 @@ impl Summary {
         passed
     }
 
-    /// Keeps that a step was not run.
+    /// Records that a step was skipped.
     pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
         self.done.push(Done { name, outcome: Outcome::Skipped(why.to_owned()), took: Duration::ZERO });
     }
 
-    /// Prints one line a step, and fails unless all passed.
+    /// Prints one line per step, and fails unless all passed.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         say("\n==> summary");
         for Done { name, outcome, took } in &self.done {
@@ -98,13 +97,13 @@ impl Summary {
         let bad = self.done.iter().filter(|done| !matches!(done.outcome, Outcome::Passed)).count();
         write_failures(&self.done)?;
         if bad > 0 {
-            bail!("{bad} of {} steps did not pass", self.done.len());
+            bail!("{bad} of {} steps failed or did not run", self.done.len());
         }
         Ok(())
     }
 }
 
-/// What failed, into the file that `.ci/run` names, which shows it once more below everything else.
+/// Appends failures to the file that `.ci/run` sets, which prints it again at the end.
 fn write_failures(done: &[Done]) -> anyhow::Result<()> {
     let Some(file) = std::env::var_os(FAILURES) else { return Ok(()) };
     let mut text = String::new();
@@ -121,8 +120,8 @@ fn write_failures(done: &[Done]) -> anyhow::Result<()> {
     written.with_context(|| format!("{FAILURES}: cannot write {}", file.display()))
 }
 
-/// Headings and errors go to standard error, where cargo's own progress goes, so that they keep their order.
+/// Prints headings and errors to standard error like cargo's progress, so that their order is kept.
 pub(crate) fn say(line: &str) {
-    // Nobody reads any more when standard error is gone; the exit code still tells.
+    // An error means that standard error is closed; the exit code still reports the result.
     io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }

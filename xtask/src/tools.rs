@@ -1,4 +1,4 @@
-//! `cargo xtask tools`: gets the programs of a control plane, and prints where they are.
+//! `cargo xtask tools`: installs the programs of a control plane, and prints their paths.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use e2e_tools::{Environment, Found, Terminal, Tools};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Prints one JSON object instead of lines
+    /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
-    /// Says why programs were passed over
+    /// Print why programs were rejected
     #[arg(long, short)]
     verbose: bool,
 }
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(io::stdout(), "{text}").context("cannot write to standard output")
 }
 
-/// Finds or builds them, showing progress on standard error.
+/// Finds or builds them, with progress on standard error.
 pub(crate) fn get(verbose: bool) -> anyhow::Result<Tools> {
     let environment = Environment::of_this_process()?;
     let mut progress = if verbose { Terminal::with_notes() } else { Terminal::new() };
@@ -35,7 +35,7 @@ fn lines(tools: &Tools) -> String {
     tools.all().map(line).join("\n")
 }
 
-/// By hand, because this is all the JSON that xtask writes, and it is meant to build fast.
+/// Formatted by hand: this is the only JSON that xtask writes, and its build should stay fast.
 fn json(tools: &Tools) -> String {
     let member = |found: &Found| {
         format!(

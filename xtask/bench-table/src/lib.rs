@@ -1,5 +1,5 @@
-//! What benches print, one row a figure, and the table that people read. A bench prints rows to standard output with
-//! [`print()`]; `cargo xtask bench` reads them and shows one table of all. Text between tabs, so that it can be read without.
+//! The result table of benchmarks, one row per figure. A benchmark prints rows to standard output with [`print()`]; `cargo xtask bench`
+//! reads them and prints one table of all. Columns are separated by tabs, so that the rows are readable without it.
 
 use std::{
     fmt,
@@ -8,40 +8,40 @@ use std::{
     time::Duration,
 };
 
-/// One figure.
+/// One measured figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The property that it belongs to, such as `P3`.
     pub id: String,
-    /// What was measured, in words.
+    /// What was measured.
     pub what: String,
-    /// What it is, with its unit.
+    /// The measured value, with its unit.
     pub figure: String,
-    /// What it has to be, with its unit; empty if nothing was promised.
+    /// The bound, with its unit; empty without a bound.
     pub bound: String,
-    /// Whether it is.
+    /// Whether the value is within the bound.
     pub verdict: Verdict,
 }
 
-/// Whether a figure is what was promised.
+/// Whether a figure is within its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
+    /// Within the bound.
     Met,
-    /// It is not.
+    /// Outside of the bound.
     Missed,
-    /// Nothing was promised: it is there to compare with.
+    /// No bound: the figure is for comparison only.
     Told,
 }
 
 impl Row {
-    /// A figure of which nothing was promised.
+    /// A figure without a bound.
     pub fn told(id: &str, what: impl Into<String>, figure: impl Into<String>) -> Self {
         let (what, figure) = (what.into(), figure.into());
         Self { id: id.to_owned(), what, figure, bound: String::new(), verdict: Verdict::Told }
     }
 
-    /// What was promised, and whether it is so.
+    /// A figure with a bound, and whether the value is within it.
     #[must_use]
     pub fn promised(self, bound: impl Into<String>, met: bool) -> Self {
         let verdict = if met { Verdict::Met } else { Verdict::Missed };
@@ -71,7 +71,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Not a row: other output of a bench.
+/// Not a row, but other output of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotARow;
 
@@ -90,13 +90,13 @@ impl FromStr for Row {
 /// Prints rows to standard output.
 ///
 /// # Errors
-/// Nobody reads it any more.
+/// Returns an error if standard output is closed.
 pub fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     rows.iter().try_for_each(|row| writeln!(out, "{row}"))
 }
 
-/// All rows, their columns one below the other.
+/// Formats all rows as a table with aligned columns.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let head = ["", "measured", "figure", "bound", ""];
@@ -122,7 +122,7 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// A time in the unit that suits it: `4.2 us`, `13 ms`, `1.20 s`.
+/// Formats a time in a suitable unit: `4.2 us`, `13 ms`, `1.20 s`.
 #[must_use]
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -142,7 +142,7 @@ mod tests {
     use super::{NotARow, Row, table, time};
 
     #[test]
-    fn rows_are_read_as_they_were_printed_and_other_output_is_not_a_row() {
+    fn rows_round_trip_and_other_output_is_ignored() {
         let rows = [
             Row::told("P3", "wait p99", "486 s"),
             Row::told("P3", "wait p99, ours", "0.1 s").promised("<= 0.5 s", true),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_one_below_the_other() {
+    fn columns_are_aligned() {
         let rows = [
             Row::told("P3", "wait", "486 s"),
             Row::told("P18", "decision", "7 us").promised("<= 5 us", false),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_told_in_the_unit_that_suits_it() {
+    fn time_is_printed_in_a_suitable_unit() {
         for (nanos, text) in [
             (0, "0 s"),
             (4_200, "4.20 us"),

@@ -1,51 +1,51 @@
-//! The commands that a page tells its reader to type, and what is known of each: whether a test runs it.
+//! The commands that a page asks its reader to run, and for each whether a test runs it.
 //!
-//! A comment on the line above a block of commands says it, which readers do not see:
+//! An HTML comment on the line above a block of commands declares this; readers do not see it:
 //!
-//! - `<!-- run -->`, `<!-- run: STAGE -->`: tests type them, on the stage of that name;
-//! - `<!-- tested: FILE::TEST -->`: that test does what they say;
-//! - `<!-- not run: WHY -->`: nothing here can.
+//! - `<!-- run -->`, `<!-- run: STAGE -->`: tests run the commands in the environment of that name;
+//! - `<!-- tested: FILE::TEST -->`: that test does the same;
+//! - `<!-- not run: WHY -->`: no test can run them.
 
 use crate::lines::{Kind, Line, lines};
 
-/// The names that blocks of commands have.
+/// The languages of fences that mark blocks of commands.
 const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];
 const PROMPT: &str = "$ ";
-/// In place of a word with a figure.
+/// Replaces words that contain a digit.
 const FIGURE: &str = "#";
 
 /// A block of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// The line of its fence, from 1 on.
+    /// The line number of its fence, from 1.
     pub line: usize,
-    /// What the comment above it says, if that can be read.
+    /// The declaration above it; `None` if it is missing or malformed.
     pub how: Option<How<'a>>,
     /// Its lines, without the fence's indentation.
     pub body: Vec<&'a str>,
     prompts: bool,
 }
 
-/// What commands can be typed on, beside a terminal; the usual one has no name. Source: e2e/src/docs.rs and who uses it.
+/// The environments for commands other than a terminal; the default one has no name. Source: e2e/src/docs.rs and its callers.
 pub const STAGES: [&str; 5] = ["", "installed", "demo", "simcloud", "cluster"];
 
-/// What is known of a block of commands.
+/// The declaration of a block of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How<'a> {
-    /// Typed by a test, on this stage; the usual one has no name.
+    /// A test runs it in this environment; the default one has no name.
     Run(&'a str),
-    /// Done by this test.
+    /// This test does the same.
     Tested(&'a str),
-    /// Not done, and why.
+    /// It is not run, for this reason.
     NotRun(&'a str),
 }
 
-/// One command, and what it prints.
+/// A command and its expected output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
-    /// What is typed; several lines if it goes on.
+    /// The input; it has several lines if the command is continued.
     pub text: String,
-    /// What the page shows below it.
+    /// The output that the page shows below it.
     pub output: Vec<&'a str>,
 }
 
@@ -73,7 +73,7 @@ pub fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The block that a fence begins, if it is one of commands, and how far it is indented.
+/// Returns the block of commands that a fence begins, if it does, and the fence's indentation.
 fn opened<'a>(fence: &Line<'a>, before: &'a str) -> Option<(Block<'a>, usize)> {
     let text = fence.text.trim_start();
     let language = text.trim_start_matches(['`', '~']).split([',', ' ']).next().unwrap_or_default();
@@ -95,12 +95,12 @@ fn how(comment: &str) -> Option<How<'_>> {
 }
 
 impl<'a> Block<'a> {
-    /// What is to be typed. Where no line has a prompt, each is a command, or goes on with one.
+    /// Returns the commands. If no line has a prompt, each line is a command or continues one.
     #[must_use]
     pub fn commands(&self) -> Vec<Command<'a>> {
         let prompts = self.prompts && self.body.iter().any(|line| line.starts_with(PROMPT));
         let mut commands: Vec<Command<'a>> = Vec::new();
-        // The line that ends what is typed into a command.
+        // The end marker of a here-document.
         let mut document: Option<String> = None;
         let mut goes_on = false;
         for &line in &self.body {
@@ -126,20 +126,20 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The word behind `<<`.
+/// The end marker behind `<<`.
 fn end_of_document(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("<<")?;
     let word = rest.split_whitespace().next()?.trim_matches(['\'', '"', '-']);
     (!word.is_empty()).then(|| word.to_owned())
 }
 
-/// Whether what was printed has the lines that a page shows, in their order. `...` stands for anything, blanks for any number of them.
+/// Whether the actual output has the lines that a page shows, in their order. `...` matches any lines; the amount of blanks is ignored.
 #[must_use]
 pub fn says(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, words)
 }
 
-/// The same of a transcript of another day: a word with a figure in it stands for any such word.
+/// The same for output that varies between runs: a word with a digit matches any such word.
 #[must_use]
 pub fn alike(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, |line| {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_comment_above_a_block_says_whether_it_is_run() {
+    fn comment_above_a_block_declares_whether_it_is_run() {
         let page = "<!-- run -->\n```sh\na\n```\n<!-- run: demo -->\n```console\n$ a\n```\n<!-- tested: f::t -->\n```sh\n```\n\
                     <!-- not run: no cloud -->\n```sh\n```\n<!-- not run -->\n```sh\n```\n```sh\n```\n```yaml\n```\n";
         let hows: Vec<_> = blocks(page).iter().map(|block| (block.line, block.how)).collect();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_go_on_over_lines_and_documents() {
+    fn commands_span_lines_and_here_documents() {
         let page = "- x\n\n  ```console\n  $ a \\\n      b\n  out\n  $ c <<'END'\n  d\n  END\n  more\n  ```\n```sh\ne\nf\n```\n";
         assert_eq!(texts(page), [vec!["a \\\n    b", "c <<'END'\nd\nEND"], vec!["e", "f"]]);
         let blocks = blocks(page);
@@ -207,18 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn shown_lines_are_among_those_that_were_printed() {
+    fn shown_lines_must_be_printed_in_order() {
         let printed = "NAME   AGE\nweb    3s\nmail   4s\n";
         assert!(says(printed, &["NAME AGE", "...", "mail   ...s"]));
         assert!(!says(printed, &["mail ...", "web ..."]), "another order");
         assert!(!says(printed, &["web 4s"]));
     }
     #[test]
-    fn a_transcript_is_like_what_is_printed_on_another_day() {
+    fn transcript_matches_output_with_other_digits() {
         let printed = "POD         AGE  STATE\n10.0.0.1:80  3s   held\n";
         assert!(alike(printed, &["POD AGE STATE", "192.0.2.2:20025  1.9s  held"]));
         assert!(alike(printed, &["... 7s held"]));
         assert!(!alike(printed, &["192.0.2.2:20025  1.9s  free"]), "another word");
-        assert!(!alike(printed, &["192.0.2.2:20025  1.9s  4s  held"]), "a word more");
+        assert!(!alike(printed, &["192.0.2.2:20025  1.9s  4s  held"]), "an additional word");
     }
 }

@@ -1,7 +1,7 @@
-//! What tools look for in the pages of the documentation: links, anchors, commands, and the contents of the book.
+//! Parses the pages of the documentation for tools: links, anchors, commands, and the table of contents of the book.
 //!
-//! It reads the Markdown that these pages are written in, and not all that there is: fences, code spans, inline links, headings with `#`,
-//! comments. Pure: no files, no processes.
+//! It supports the Markdown that these pages use: fences, code spans, inline links, headings with `#`, comments. Pure: no files, no
+//! processes.
 
 mod commands;
 mod lines;

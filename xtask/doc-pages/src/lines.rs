@@ -1,28 +1,28 @@
 //! The lines of a page, and which of them are code.
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Neither a fence nor between two.
+    /// Outside of fences.
     Prose,
-    /// The fence above a block of code.
+    /// The opening fence of a block of code.
     Opens,
     /// Code.
     Code,
-    /// The fence below it.
+    /// The closing fence.
     Closes,
 }
 
 /// A line of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// From 1 on.
+    /// The line number, from 1.
     pub number: usize,
-    /// Without its end.
+    /// Without the line ending.
     pub text: &'a str,
-    /// With its end.
+    /// With the line ending.
     pub whole: &'a str,
-    /// What it is.
+    /// The kind of the line.
     pub kind: Kind,
 }
 
@@ -47,7 +47,7 @@ pub fn lines(page: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// The run of backticks or tildes that makes a line a fence.
+/// Returns the run of backticks or tildes that makes a line a fence.
 fn fence(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let mark = line.chars().next().filter(|first| ['`', '~'].contains(first))?;
@@ -61,7 +61,7 @@ mod tests {
     use super::{Kind, lines};
 
     #[test]
-    fn a_fence_ends_with_its_like_and_not_with_a_shorter_or_named_one() {
+    fn fence_ends_with_a_matching_fence() {
         let page = "a\n````md\n```sh\nb\n```\n````\n  ```\nc\n  ```\n```d```\n";
         let kinds: Vec<_> = lines(page).map(|line| line.kind).collect();
         let code = [Kind::Opens, Kind::Code, Kind::Code, Kind::Code, Kind::Closes];

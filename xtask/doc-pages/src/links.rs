@@ -1,4 +1,4 @@
-//! Links of a page, and the anchors that links lead to.
+//! Links of a page, and the anchors that they can refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,43 +8,43 @@ use crate::lines::{Kind, lines};
 /// A link such as `[words](target)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link<'a> {
-    /// The line that its target is in, from 1 on.
+    /// The line number of its target, from 1.
     pub line: usize,
-    /// Where it leads, without a title.
+    /// The target, without a title.
     pub target: &'a str,
-    /// Where that stands in the page.
+    /// The position of the target in the page.
     at: Range<usize>,
-    /// Where the whole link stands, and its words.
+    /// The position of the whole link, and its text.
     whole: Range<usize>,
     words: Range<usize>,
 }
 
-/// What becomes of a link.
+/// How to rewrite a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It stays.
+    /// Keep it.
     Keep,
-    /// It leads elsewhere.
+    /// Replace the target.
     To(String),
-    /// Its words alone stay.
+    /// Keep only its text.
     Unlink,
 }
 
-/// All links of a page, in their order. What is in code or in a comment is none.
+/// Returns all links of a page, in their order, except those in code and comments.
 #[must_use]
 pub fn links(page: &str) -> Vec<Link<'_>> {
     let masked = masked(page);
     masked.match_indices("](").filter_map(|(at, _)| link(page, &masked, at)).collect()
 }
 
-/// The page with its links changed.
+/// Returns the page with its links rewritten.
 #[must_use]
 pub fn with_links(page: &str, mut change: impl FnMut(&Link<'_>) -> Change) -> String {
     let mut changed = String::with_capacity(page.len());
     let mut done = 0;
     let part = |range: Range<usize>| page.get(range).unwrap_or_default();
     for link in links(page) {
-        // A link around an image: the inner one comes first.
+        // In a link around an image, the inner link comes first.
         if link.whole.start < done {
             continue;
         }
@@ -66,7 +66,7 @@ pub fn with_links(page: &str, mut change: impl FnMut(&Link<'_>) -> Change) -> St
     changed
 }
 
-/// The anchors of a page's headings, as the repository's page and the book both make them.
+/// Returns the anchors of a page's headings, as the repository's web view and the book both generate them.
 #[must_use]
 pub fn anchors(page: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
@@ -98,7 +98,7 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// The link whose `](` is at this place of the page.
+/// Returns the link whose `](` is at this position of the page.
 fn link<'a>(page: &'a str, masked: &str, at: usize) -> Option<Link<'a>> {
     let begin = at.checked_add(2)?;
     let rest = masked.get(begin..)?;
@@ -141,7 +141,7 @@ fn link<'a>(page: &'a str, masked: &str, at: usize) -> Option<Link<'a>> {
     })
 }
 
-/// The page with blanks for what is code or a comment; everything else stays in its place.
+/// Returns the page with blanks instead of code and comments, so that all positions stay the same.
 fn masked(page: &str) -> String {
     let mut masked = String::with_capacity(page.len());
     let mut paragraph = String::new();
@@ -158,7 +158,7 @@ fn masked(page: &str) -> String {
     without_comments(&masked)
 }
 
-/// A code span ends with as many backticks as it begins with.
+/// A code span ends with the same number of backticks as it begins with.
 fn without_spans(mut text: &str, into: &mut String) {
     while let Some((before, rest)) = text.split_once('`') {
         into.push_str(before);
@@ -176,7 +176,7 @@ fn without_spans(mut text: &str, into: &mut String) {
     into.push_str(text);
 }
 
-/// Behind the run that closes it.
+/// Returns the position after the closing run.
 fn end_of_span(text: &str, run: &str) -> Option<usize> {
     let is_tick = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)) == Some(&b'`');
     text.match_indices(run).map(|(at, _)| (at, at.saturating_add(run.len()))).find_map(|(at, end)| {
@@ -199,7 +199,7 @@ fn without_comments(text: &str) -> String {
     kept
 }
 
-/// As many bytes, of which line ends stay.
+/// Returns the same number of blanks, with line endings kept.
 fn blanks(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
@@ -209,14 +209,14 @@ mod tests {
     use super::{Change, anchors, links, with_links};
 
     #[test]
-    fn links_are_found_outside_of_code_and_comments_alone() {
+    fn links_in_code_and_comments_are_ignored() {
         let page = "[a](x.md) `[b](y)` é [`c`](z.md#s \"t\") <!-- [d](d) -->\n\n```md\n[e](e)\n```\n[two\nlines](f(1).md)\n`` ` `` [g](g)\n";
         let found: Vec<_> = links(page).iter().map(|link| (link.line, link.target)).collect();
         assert_eq!(found, [(1, "x.md"), (1, "z.md#s"), (7, "f(1).md"), (8, "g")]);
     }
 
     #[test]
-    fn a_changed_link_leaves_all_else_as_it_was() {
+    fn rewritten_link_keeps_the_rest_of_the_page() {
         let page = "a [b](c \"d\") [e [f]](g), `[h](i)`\n";
         let changed = with_links(page, |link| match link.target {
             "c" => Change::To("x".to_owned()),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_are_those_that_browsers_are_sent_to() {
+    fn anchors_match_those_of_rendered_pages() {
         let page =
             "# What's `--this` for?\n\n## The [contract](c.md)\n## A_b\n## A_b\n#no\n```\n# code\n```\n";
         let expected = ["a_b", "a_b-1", "the-contract", "whats---this-for"];

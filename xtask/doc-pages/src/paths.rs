@@ -1,6 +1,6 @@
-//! Where relative links lead.
+//! Resolves relative links.
 
-/// The path in the repository that a link in the page `from` leads to. None: out of the repository.
+/// Returns the path in the repository that a link in the page `from` refers to, or `None` if it is outside of the repository.
 #[must_use]
 pub fn resolve(from: &str, target: &str) -> Option<String> {
     let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -15,7 +15,7 @@ pub fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// How a page in the repository links another path there.
+/// Returns the relative link from a page to another path of the repository.
 #[must_use]
 pub fn relative(from: &str, to: &str) -> String {
     let folder: Vec<&str> = from.split('/').collect();
@@ -31,7 +31,7 @@ mod tests {
     use super::{relative, resolve};
 
     #[test]
-    fn links_lead_from_page_to_page_and_never_out() {
+    fn links_outside_of_the_repository_are_refused() {
         assert_eq!(resolve("docs/clouds/a.md", "../../helm/b.md").as_deref(), Some("helm/b.md"));
         assert_eq!(resolve("README.md", "./docs/").as_deref(), Some("docs"));
         assert_eq!(resolve("README.md", "../x"), None);

@@ -1,4 +1,4 @@
-//! The contents of the book.
+//! The table of contents of the book.
 
 use crate::lines::lines;
 use crate::links::links;
@@ -6,15 +6,15 @@ use crate::links::links;
 /// A page of the book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The heading that it stands below, such as `Guides`.
+    /// The heading above it, such as `Guides`.
     pub part: &'a str,
-    /// As it stands in the file, relative to that.
+    /// The path as written in SUMMARY.md, relative to that file.
     pub path: &'a str,
-    /// From 1 on.
+    /// The line number, from 1.
     pub line: usize,
 }
 
-/// All pages that a SUMMARY.md lists, in their order.
+/// Returns all pages that SUMMARY.md lists, in their order.
 #[must_use]
 pub fn entries(summary: &str) -> Vec<Entry<'_>> {
     let links = links(summary);
@@ -35,7 +35,7 @@ mod tests {
     use super::entries;
 
     #[test]
-    fn a_page_knows_its_part() {
+    fn page_has_its_part() {
         let summary = "# Summary\n\n[A](a.md)\n\n# Guides\n\n- [B](../b.md)\n  - [C](c/d.md)\n";
         let found: Vec<_> = entries(summary).iter().map(|entry| (entry.part, entry.path)).collect();
         assert_eq!(found, [("Summary", "a.md"), ("Guides", "../b.md"), ("Guides", "c/d.md")]);

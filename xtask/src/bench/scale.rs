@@ -1,4 +1,4 @@
-//! `cargo xtask bench scale`: builds everything for release and becomes the benchmark.
+//! `cargo xtask bench scale`: builds everything for release and replaces itself with the benchmark.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -9,16 +9,16 @@ use anyhow::{Context, bail};
 
 use crate::cargo;
 
-/// The benchmark's own: help and wrong usage are told before anything is built.
+/// The benchmark parses them itself: help and usage errors are printed before anything is built.
 pub(super) use e2e_tools::bench::Args;
 
-/// What runs. No other vendor's adapter is built, which takes minutes for release.
+/// The programs that the benchmark runs. Adapters of other vendors, which take minutes to build, are not built.
 const PROGRAMS: [&str; 6] =
     ["adapter-sim", "bench-scale", "node-controller", "route-controller", "service-controller", "simcloud"];
 const PACKAGES: [&str; 5] =
     ["adapter-sim", "e2e", "node-controller", "route-controller", "service-controller"];
 
-/// So that `perf` can tell who called whom. The code is the same but for one register.
+/// Keeps frame pointers, so that `perf` can record call stacks. They cost only one register.
 const WITH_NAMES: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
@@ -27,7 +27,7 @@ const WITH_NAMES: [(&str, &str); 3] = [
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = target()?;
-    // Other flags build everything anew: beside what is there, and not in its place.
+    // Other flags rebuild everything: use a target folder of its own, so that the usual one stays valid.
     let folder = if args.profile.is_some() { folder.join("profile") } else { folder };
     let mut build = Command::new(cargo::program());
     if args.profile.is_some() {
@@ -42,17 +42,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .status()
         .context("cannot start cargo")?;
     if !built.success() {
-        bail!("the benchmark, the controllers or the adapter do not build; mend what cargo names above");
+        bail!("the benchmark, the controllers or the adapter do not build; fix what cargo reports above");
     }
-    // Becoming it, instead of waiting for it, leaves one process to hear Ctrl-C: the one that cleans up.
+    // `exec` instead of waiting: only the benchmark receives Ctrl-C and cleans up.
     let program = folder.join("release").join("bench-scale");
     let error = Command::new(&program).args(args.to_flags()).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Where cargo puts what it builds: around the folder of this one.
+/// The target folder of cargo: the parent of the folder of this program.
 fn target() -> anyhow::Result<PathBuf> {
-    let program = env::current_exe().context("cannot tell where cargo puts programs")?;
+    let program = env::current_exe().context("cannot find cargo's folder of programs")?;
     let target = program.parent().and_then(Path::parent);
-    Ok(target.context("this program is in no folder of cargo's")?.to_path_buf())
+    Ok(target.context("this program is not in a target folder of cargo")?.to_path_buf())
 }

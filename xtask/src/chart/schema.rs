@@ -1,4 +1,4 @@
-//! Whether the schema knows every value, and no others: a key that is misspelt must be refused, and one that is right must not.
+//! Checks that the schema has exactly the keys of values.yaml: it must accept every valid key and refuse misspelt ones.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::Entry;
 
-/// What below these is not in values.yaml is documented elsewhere, by docs/limits.md and by Kubernetes.
+/// Keys below these are not in values.yaml; docs/limits.md and Kubernetes document them.
 const OPEN: [&str; 4] = ["adapter.limits", "adapter.cache", "resources", "affinity"];
-/// Helm's own.
+/// Keys of Helm itself.
 const OF_HELM: &str = "global";
 
-/// What the schema lacks, and what it has too much of.
+/// Returns the keys that the schema lacks, and those that it should not have.
 pub(super) fn faults(values: &[Entry<'_>], schema: &str) -> anyhow::Result<Vec<String>> {
     let schema: Value = serde_json::from_str(schema).context("values.schema.json")?;
     let definitions = schema.get("$defs").and_then(Value::as_object).context("it has no $defs")?;
@@ -21,12 +21,12 @@ pub(super) fn faults(values: &[Entry<'_>], schema: &str) -> anyhow::Result<Vec<S
     let Known { keys, mut faults, .. } = known;
     for Entry { key, .. } in values {
         if !keys.contains(key) && !is_open(key) {
-            faults.push(format!("{key}: is in values.yaml, and not here"));
+            faults.push(format!("{key}: is in values.yaml, but not in the schema"));
         }
     }
     let given: BTreeSet<_> = values.iter().map(|entry| entry.key.as_str()).collect();
     for key in keys.iter().filter(|key| !given.contains(key.as_str()) && !is_open(key) && *key != OF_HELM) {
-        faults.push(format!("{key}: is here, and not in values.yaml"));
+        faults.push(format!("{key}: is in the schema, but not in values.yaml"));
     }
     Ok(faults)
 }
@@ -35,7 +35,7 @@ fn is_open(key: &str) -> bool {
     OPEN.iter().any(|open| key.contains(&format!("{open}.")))
 }
 
-/// What has been seen of the schema.
+/// The parts of the schema visited so far.
 struct Known<'a> {
     definitions: &'a Map<String, Value>,
     /// Keys with their whole paths.
@@ -49,11 +49,11 @@ impl Known<'_> {
         let definitions = self.definitions;
         let schema = name.and_then(|name| definitions.get(name)).unwrap_or(schema);
         if schema.get("type").is_none() && schema.get("enum").is_none() {
-            self.faults.push(format!("{path}: has neither a type nor words to choose from"));
+            self.faults.push(format!("{path}: has neither a type nor an enum"));
         }
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         if schema.get("additionalProperties").is_none() {
-            self.faults.push(format!("{path}: takes misspelt keys; write \"additionalProperties\": false"));
+            self.faults.push(format!("{path}: accepts misspelt keys; write \"additionalProperties\": false"));
         }
         for (key, schema) in properties {
             let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
@@ -69,7 +69,7 @@ mod tests {
 
     use super::{Entry, faults};
 
-    /// What is said of values with the key `a.b`, by a schema in which `a` is this.
+    /// The faults of a schema in which `a` is defined like this, for values with the key `a.b`.
     fn found(a: &Value) -> Vec<String> {
         let entry = |key: &str| Entry { key: key.to_owned(), default: "1", meaning: String::new() };
         let schema = json!({ "type": "object", "additionalProperties": false, "properties": { "a": a },
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_knows_every_value_and_no_others() {
+    fn schema_has_exactly_the_keys_of_the_values() {
         let closed = |properties: &Value| json!({ "type": "object", "additionalProperties": false, "properties": properties });
         let word = json!({ "$ref": "#/$defs/word" });
         assert_eq!(found(&closed(&json!({ "b": word }))), Vec::<String>::new());
         let cases = [
-            (json!({ "type": "object" }), "a.b: is in values.yaml, and not here"),
-            (closed(&json!({ "b": word, "c": word })), "a.c: is here, and not in values.yaml"),
-            (json!({ "type": "object", "properties": { "b": word } }), "a: takes misspelt keys"),
+            (json!({ "type": "object" }), "a.b: is in values.yaml, but not in the schema"),
+            (closed(&json!({ "b": word, "c": word })), "a.c: is in the schema, but not in values.yaml"),
+            (json!({ "type": "object", "properties": { "b": word } }), "a: accepts misspelt keys"),
             (closed(&json!({ "b": { "title": "x" } })), "a.b: has neither a type"),
         ];
         for (a, wanted) in cases {

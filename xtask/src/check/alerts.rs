@@ -1,5 +1,5 @@
-//! The chart's alerts: each has a page for who is woken by it, cases that show when it fires and when it does not, and a place in
-//! docs/monitor.md. What the rules say is promtool's business.
+//! Checks the alerts of the chart: each has a runbook for the operator on call, test cases that show when it fires and when it does not,
+//! and a row in docs/monitor.md. promtool checks the rules themselves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,13 +19,13 @@ const GUIDE: &str = "docs/monitor.md";
 /// The headings of a page, in their order.
 const HEADINGS: [&str; 4] = ["Meaning", "What users notice", "How to find the cause", "What to do"];
 
-/// What is looked at.
+/// The files to check.
 #[derive(Debug, Default)]
 struct Texts {
     rules: String,
     cases: String,
     guide: String,
-    /// Names without ending, and what stands there.
+    /// The runbooks: names without extension, and texts.
     pages: Vec<(String, String)>,
 }
 
@@ -48,10 +48,10 @@ pub(super) fn check() -> anyhow::Result<()> {
     let promtool = Prometheus::get(&Environment::of_this_process()?)?.promtool;
     let mut rules = Command::new(&promtool);
     rules.args(["check", "rules", RULES]).current_dir(&root);
-    quietly(&mut rules, "mend the rules as it says above")?;
+    quietly(&mut rules, "fix the rules that are named above")?;
     let mut tests = Command::new(&promtool);
     tests.args(["test", "rules"]).args(&cases).current_dir(&root);
-    quietly(&mut tests, "mend the rules, or the cases in e2e/alerts")
+    quietly(&mut tests, "fix the rules, or the cases in e2e/alerts")
 }
 
 fn files(dir: &Path, ending: &str) -> anyhow::Result<Vec<std::path::PathBuf>> {
@@ -64,7 +64,7 @@ fn faults(texts: &Texts) -> Vec<String> {
     let mut faults = Vec::new();
     let alerts: BTreeSet<&str> = alerts(&texts.rules).map(|(name, _)| name).collect();
     if alerts.is_empty() {
-        faults.push(format!("{RULES} has none"));
+        faults.push(format!("{RULES} has no alerts"));
     }
     for (name, rule) in self::alerts(&texts.rules) {
         if !rule.contains(&format!("\n          runbook: {PAGES}/{name}.md\n")) {
@@ -76,24 +76,24 @@ fn faults(texts: &Texts) -> Vec<String> {
             }
         }
         if !texts.guide.contains(&format!("(runbooks/{name}.md)")) {
-            faults.push(format!("{GUIDE} does not lead to runbooks/{name}.md"));
+            faults.push(format!("{GUIDE} has no link to runbooks/{name}.md"));
         }
         match texts.pages.iter().find(|(page, _)| page == name) {
-            None => faults.push(format!("there is no {PAGES}/{name}.md")),
+            None => faults.push(format!("{PAGES}/{name}.md does not exist")),
             Some((_, text)) => {
                 let has: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
                 if has != HEADINGS {
-                    faults.push(format!("{PAGES}/{name}.md has the headings {has:?}, and not {HEADINGS:?}"));
+                    faults.push(format!("{PAGES}/{name}.md has the headings {has:?}, expected {HEADINGS:?}"));
                 }
             }
         }
     }
     let without = texts.pages.iter().filter(|(page, _)| !alerts.contains(page.as_str()));
-    faults.extend(without.map(|(page, _)| format!("{PAGES}/{page}.md is of no alert")));
+    faults.extend(without.map(|(page, _)| format!("{PAGES}/{page}.md belongs to no alert")));
     faults
 }
 
-/// Each alert's name, and its rule.
+/// Returns the name and the rule of each alert.
 fn alerts(rules: &str) -> impl Iterator<Item = (&str, &str)> {
     rules.split("      - alert: ").skip(1).filter_map(|rule| Some((rule.lines().next()?.trim(), rule)))
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::{HEADINGS, Texts, faults};
 
     #[test]
-    fn whatever_belongs_to_an_alert_is_missed() {
+    fn missing_parts_of_an_alert_are_reported() {
         let good = Texts {
             rules: "groups:\n      - alert: A\n          runbook: docs/runbooks/A.md\n".to_owned(),
             cases: "tests:\n  - name: A fires\n  - name: A does not fire\n".to_owned(),
@@ -122,10 +122,10 @@ mod tests {
             "A has no annotation",
             "no case `A fires`",
             "no case `B does not fire`",
-            "not lead to runbooks/B.md",
-            "no docs/runbooks/A.md",
+            "no link to runbooks/B.md",
+            "A.md does not exist",
             "B.md has the headings",
-            "C.md is of no alert",
+            "C.md belongs to no alert",
         ] {
             assert!(told.contains(words), "{words}: {told}");
         }

@@ -1,7 +1,7 @@
-//! Whether the pages that name tests still name ones that are there: a promise without a test rots. In docs/behaviour.md each row
-//! must name one, and a name says which crate's it is: another crate may have one of the same name.
+//! The map from the rows of docs/behaviour.md to tests. A test names its rows in a comment above its attribute, `// Behaviour: S3, S4`; the
+//! file docs/behaviour-tests.txt is written from these comments. A promise without a test becomes wrong over time, so each row needs one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,60 +11,70 @@ use anyhow::{Context as _, ensure};
 use crate::cargo;
 
 const PAGE: &str = "docs/behaviour.md";
-/// Names tests here and there.
+const MAP: &str = "docs/behaviour-tests.txt";
+const HEAD: &str = "# The tests of each row of behaviour.md. Written by `cargo xtask behaviour` from the comments `// Behaviour:` above tests.\n";
+/// The comment of a test that names its rows.
+const MARK: &str = "// Behaviour: ";
+/// Pages that name tests in their text.
 const OTHERS: [&str; 2] = ["docs/clouds/openstack.md", "docs/development.md"];
-/// A name in lower case with at least so many of `_` is that of a test: labels and fields are shorter, metrics begin otherwise.
+/// A name in lower case with at least this many `_` counts as a test: labels and fields are shorter, metrics have other prefixes.
 const UNDERSCORES: usize = 4;
-/// Where a name with a file in front of it is. Any other has its crate there, but for those of the section's own.
+/// The folder of tests that are named with their file. Other names include their crate.
 const END_TO_END: &str = "e2e/tests/";
-/// Whose tests are meant in a section, by the first word of its heading, where a name stands alone.
-const SECTIONS: [(&str, &str); 3] =
-    [("Nodes", "node-controller"), ("Services", "service-controller"), ("Routes", "route-controller")];
 
-/// The tests that are there.
+/// The existing tests, each with the rows of the page that it covers. Names have their file or their crate in front.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    /// Each with its file in front.
-    end_to_end: BTreeSet<String>,
-    /// Each with its crate in front.
-    others: BTreeSet<String>,
-}
+pub(super) struct Known(BTreeMap<String, Vec<String>>);
 
 impl Known {
-    /// Looks through all files of the repository.
+    /// Collects the tests from all files of the repository.
     pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
         let listed =
             Command::new("git").args(["ls-files", "*.rs"]).current_dir(root).output().context("git")?;
         ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-        let mut known = Self::default();
+        let mut known = BTreeMap::new();
         for path in String::from_utf8(listed.stdout)?.lines() {
-            // What is removed and not yet committed is still listed.
+            // Files that are deleted but not committed are still listed.
             let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
             let file = path.strip_prefix(END_TO_END).and_then(|_| Path::new(path).file_stem()?.to_str());
-            let mut tests = tests_of(&source).peekable();
-            if let Some(file) = file {
-                known.end_to_end.extend(tests.map(|name| format!("{file}::{name}")));
-            } else if tests.peek().is_some() {
-                let owner = crate_of(root, Path::new(path))?;
-                known.others.extend(tests.map(|name| format!("{owner}::{name}")));
+            let tests = tests_of(&source);
+            if tests.is_empty() {
+                continue;
+            }
+            let owner = match file {
+                Some(file) => file.to_owned(),
+                None => crate_of(root, Path::new(path))?,
+            };
+            for (name, rows) in tests {
+                known.entry(format!("{owner}::{name}")).or_insert_with(Vec::new).extend(rows);
             }
         }
-        Ok(known)
+        Ok(Self(known))
     }
 
-    /// Whether there is a test of this name, which has its file or its crate in front.
+    /// Whether a test of this name exists; the name has its file or its crate in front.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.end_to_end.contains(name) || self.others.contains(name)
+        self.0.contains_key(name)
     }
 }
 
-/// Fails with every row that names no test, or one that is not there.
+/// Writes the map.
+pub(crate) fn write() -> anyhow::Result<()> {
+    let root = cargo::root();
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    fs::write(root.join(MAP), map(&rows(&page), &Known::read(&root)?)).context(MAP)
+}
+
+/// Fails with every row that has no test, with every test of a row that does not exist, and if the map is not up to date.
 pub(crate) fn tests_are_there() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let known = Known::read(&root)?;
-    let faults = faults(&page, &known);
+    let rows = rows(&page);
+    let faults = faults(&rows, &known);
     ensure!(faults.is_empty(), "{PAGE}:\n  {}", faults.join("\n  "));
+    let written = fs::read_to_string(root.join(MAP)).context(MAP)?;
+    ensure!(written == map(&rows, &known), "{MAP} is not up to date: run `cargo xtask behaviour`");
     for page in OTHERS {
         let text = fs::read_to_string(root.join(page)).context(page)?;
         let missing = missing(&text, &known);
@@ -73,20 +83,19 @@ pub(crate) fn tests_are_there() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name of the crate that a file belongs to.
+/// Returns the name of the crate that a file belongs to.
 fn crate_of(root: &Path, file: &Path) -> anyhow::Result<String> {
     let manifests = file.ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml"));
     let manifest = manifests.into_iter().find(|it| it.is_file());
-    let manifest = manifest.with_context(|| format!("{}: of no crate", file.display()))?;
+    let manifest = manifest.with_context(|| format!("{}: belongs to no crate", file.display()))?;
     let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
     let mut names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
     Ok(names.next().with_context(|| format!("{}: no name", manifest.display()))?.to_owned())
 }
 
-/// What looks like a test's name, and is none of any file.
+/// Returns the names that look like tests but do not exist in any file.
 fn missing(page: &str, known: &Known) -> Vec<String> {
-    let all = known.end_to_end.iter().chain(&known.others);
-    let names: BTreeSet<&str> = all.filter_map(|name| name.rsplit("::").next()).collect();
+    let names: BTreeSet<&str> = known.0.keys().filter_map(|name| name.rsplit("::").next()).collect();
     let of_test = |span: &&str| {
         let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         !span.starts_with("cloud_") && span.chars().all(lower) && span.matches('_').count() >= UNDERSCORES
@@ -96,127 +105,113 @@ fn missing(page: &str, known: &Known) -> Vec<String> {
         .flat_map(|(number, line)| line.split('`').skip(1).step_by(2).map(move |span| (number, span)));
     spans
         .filter(|(_, span)| of_test(span) && !names.contains(span))
-        .map(|(number, span): (usize, &str)| format!("line {number}: there is no test {span}"))
+        .map(|(number, span): (usize, &str)| format!("line {number}: unknown test {span}"))
         .collect()
 }
 
-/// The names of the functions that are marked as tests.
-fn tests_of(source: &str) -> impl Iterator<Item = &str> {
-    let mut is_test = false;
-    source.lines().map(str::trim).filter_map(move |line| {
-        if line == "#[test]" || line.starts_with("#[tokio::test") {
+/// Returns the names of the functions with a test attribute, and the rows that the comment above the attribute names.
+fn tests_of(source: &str) -> Vec<(&str, Vec<String>)> {
+    let (mut is_test, mut rows, mut tests) = (false, Vec::new(), Vec::new());
+    for line in source.lines().map(str::trim) {
+        if let Some(named) = line.strip_prefix(MARK) {
+            rows.extend(named.split(',').map(|row| row.trim().to_owned()));
+        } else if line == "#[test]" || line.starts_with("#[tokio::test") {
             is_test = true;
-        }
-        let (_, name) = line.split_once("fn ").filter(|_| is_test && !line.starts_with("//"))?;
-        is_test = false;
-        name.split('(').next()
-    })
-}
-
-/// What is wrong with the tables whose last column is headed `test`.
-fn faults(page: &str, known: &Known) -> Vec<String> {
-    let mut faults = Vec::new();
-    let (mut in_table, mut n_rows, mut of_section) = (false, 0_usize, None);
-    for (number, line) in (1..).zip(page.lines()) {
-        if let Some(heading) = line.strip_prefix("## ") {
-            of_section = SECTIONS.iter().find(|(word, _)| heading.starts_with(word)).map(|(_, it)| *it);
-        }
-        let cells: Vec<&str> = line.trim().trim_matches('|').split(" | ").map(str::trim).collect();
-        let last = cells.last().copied().unwrap_or_default();
-        if !line.starts_with('|') {
-            in_table = false;
-        } else if last == "test" {
-            in_table = true;
-        } else if in_table && !last.starts_with("---") {
-            n_rows += 1;
-            let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
-            if names.is_empty() {
-                faults.push(format!("line {number} names no test"));
+        } else if let Some((_, name)) = line.split_once("fn ").filter(|_| !line.starts_with("//")) {
+            let rows = std::mem::take(&mut rows);
+            if std::mem::take(&mut is_test) {
+                tests.extend(name.split('(').next().map(|name| (name, rows)));
             }
-            let wrong = names.iter().filter_map(|name| fault(name, of_section, known));
-            faults.extend(wrong.map(|fault| format!("line {number}: {fault}")));
         }
     }
-    if n_rows == 0 {
-        faults.push("there is no table with a last column `test`".to_owned());
+    tests
+}
+
+/// Returns the identifiers of the rows, in the order of the page: the first cells of its tables.
+fn rows(page: &str) -> Vec<&str> {
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    cells.filter(|cell| is_row(cell)).collect()
+}
+
+/// Whether it is letters and a number, such as `S12`.
+fn is_row(cell: &str) -> bool {
+    let digits = cell.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
+    digits.len() < cell.len() && !digits.is_empty() && digits.bytes().all(|one| one.is_ascii_digit())
+}
+
+fn map(rows: &[&str], known: &Known) -> String {
+    let line = |row: &str, test: &str| format!("{row} {test}\n");
+    let tests = rows.iter().flat_map(|row| {
+        let of_row = known.0.iter().filter(|(_, rows)| rows.iter().any(|it| it == row));
+        of_row.map(|(test, _)| line(row, test)).collect::<Vec<_>>()
+    });
+    std::iter::once(HEAD.to_owned()).chain(tests).collect()
+}
+
+fn faults(rows: &[&str], known: &Known) -> Vec<String> {
+    let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
+    faults.extend(rows.iter().filter(|row| !seen.insert(**row)).map(|row| format!("{row} is there twice")));
+    let named: BTreeSet<&str> = known.0.values().flatten().map(String::as_str).collect();
+    let untested = rows.iter().filter(|row| !named.contains(**row));
+    faults.extend(
+        untested.map(|row| format!("no test names {row}: write `{MARK}{row}` above the test's attribute")),
+    );
+    for (test, named) in &known.0 {
+        let unknown = named.iter().filter(|row| !seen.contains(row.as_str()));
+        faults.extend(unknown.map(|row| format!("{test} names {row}, which is no row")));
+    }
+    if rows.is_empty() {
+        faults.push("no table has rows such as `S1`".to_owned());
     }
     faults
 }
 
-/// What is wrong with the name of a test. `of_section`: the crate that is meant where it names none; without one, the only one that
-/// has it.
-fn fault(name: &str, of_section: Option<&str>, known: &Known) -> Option<String> {
-    let own = |it: &str| known.others.contains(&format!("{it}::{name}"));
-    if known.end_to_end.contains(name) || known.others.contains(name) || of_section.is_some_and(own) {
-        return None;
-    }
-    let end = format!("::{name}");
-    let all: Vec<&str> = known.others.iter().filter(|it| it.ends_with(&end)).map(String::as_str).collect();
-    match (all.as_slice(), of_section) {
-        ([], _) => Some(format!("there is no test {name}")),
-        ([_only], None) => None,
-        (all, _) => Some(format!("say whose test {name} is: {}", all.join(", "))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Known, faults, missing, tests_of};
+    use super::{Known, faults, map, missing, rows, tests_of};
 
     #[test]
     fn marked_functions_are_tests_and_no_others() {
-        let source = "#[test]\nfn a() {}\nfn helper() {}\n#[tokio::test(start_paused = true)]\n\
+        let source = "#[test]\nfn a() {}\nfn helper() {}\n// Behaviour: S1, R2\n#[tokio::test(start_paused = true)]\n\
                       #[expect(x)]\nasync fn b() {}\nproptest! {\n    #[test]\n    fn c(x in 0..3) {}\n}\n";
-        assert_eq!(tests_of(source).collect::<Vec<_>>(), ["a", "b", "c"]);
+        let row = |text: &str| text.to_owned();
+        assert_eq!(
+            tests_of(source),
+            [("a", Vec::new()), ("b", vec![row("S1"), row("R2")]), ("c", Vec::new())]
+        );
     }
 
-    fn known(end_to_end: &[&str], others: &[&str]) -> Known {
-        let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        Known { end_to_end: set(end_to_end), others: set(others) }
+    fn known(tests: &[(&str, &[&str])]) -> Known {
+        let rows = |rows: &[&str]| rows.iter().map(|&row| row.to_owned()).collect();
+        Known(tests.iter().map(|(name, named)| ((*name).to_owned(), rows(named))).collect())
     }
 
     #[test]
-    fn what_looks_like_a_test_must_be_one() {
-        let known = known(&["file::a_b_c_d_e"], &["crate::f_g_h_i_j"]);
+    fn names_that_look_like_tests_must_be_tests() {
+        let known = known(&[("file::a_b_c_d_e", &[]), ("crate::f_g_h_i_j", &[])]);
         let page =
             "`a_b_c_d_e` and `f_g_h_i_j` are,\n`a_b_c_d_f` is not, `a_b_c_d` and `A_B_C_D_E` are others";
-        assert_eq!(missing(page, &known), ["line 2: there is no test a_b_c_d_f"]);
+        assert_eq!(missing(page, &known), ["line 2: unknown test a_b_c_d_f"]);
+    }
+
+    const TABLE: &str = "| # | what |\n| --- | --- |\n| S1 | it |\n| S2 | that |\n\n| other | table |\n| --- | --- |\n| is | not read |\n";
+
+    #[test]
+    fn map_has_each_row_with_its_tests() {
+        assert_eq!(rows(TABLE), ["S1", "S2"]);
+        let known = known(&[("lease::a", &["S2", "S1"]), ("minutes::b", &["S1"]), ("lease::c", &[])]);
+        let map = map(&rows(TABLE), &known);
+        assert_eq!(map.lines().skip(1).collect::<Vec<_>>(), ["S1 lease::a", "S1 minutes::b", "S2 lease::a"]);
+        assert_eq!(faults(&rows(TABLE), &known), [""; 0]);
     }
 
     #[test]
-    fn a_row_without_a_test_that_is_there_is_told() {
-        let known = known(&["scenarios::b"], &["lease::a"]);
-        let page = "| what | test |\n| --- | --- |\n| good | `a`, `scenarios::b` |\n| none | (later) |\n| gone | `b` |\n\n\
-                    | other | table |\n| --- | --- |\n| is | not judged |\n";
-        assert_eq!(faults(page, &known), ["line 4 names no test", "line 5: there is no test b"]);
-        assert_eq!(faults("no table", &known), ["there is no table with a last column `test`"]);
-    }
-
-    #[test]
-    fn a_test_of_the_name_in_another_crate_is_another_test() {
-        let known = known(&[], &["node-controller::a", "route-controller::a", "lease::b"]);
-        let page = |heading: &str, name: &str| {
-            format!("{heading}\n| what | test |\n| --- | --- |\n| it | `{name}` |\n")
-        };
-        let told = |heading: &str, name: &str| faults(&page(heading, name), &known);
-        for (heading, name) in [
-            ("## Nodes: initialisation", "a"),
-            ("## Nodes\n### Their ends", "a"),
-            ("## Routes", "a"),
-            ("## Routes", "lease::b"),
-            ("## Processes", "b"),
-            ("## Processes", "node-controller::a"),
-        ] {
-            assert_eq!(told(heading, name), [""; 0], "{heading} {name}");
-        }
-        for (heading, name, fault) in [
-            ("## Services", "a", "say whose test a is: node-controller::a, route-controller::a"),
-            ("## Processes", "a", "say whose test a is: node-controller::a, route-controller::a"),
-            ("## Routes", "b", "say whose test b is: lease::b"),
-            ("## Routes", "lease::a", "there is no test lease::a"),
-            ("## Nodes", "c", "there is no test c"),
-        ] {
-            assert_eq!(told(heading, name), [format!("line 4: {fault}")], "{heading} {name}");
-        }
+    fn row_without_a_test_and_test_without_a_row_are_reported() {
+        let known = known(&[("lease::a", &["S1", "S3"])]);
+        let told = faults(&rows(TABLE), &known);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("no test names S2") && told[1] == "lease::a names S3, which is no row");
+        assert_eq!(faults(&["S1", "S1"], &known)[0], "S1 is there twice");
+        assert_eq!(faults(&[], &Known::default()), ["no table has rows such as `S1`"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Compares the contract with what it was: who was built against the old one must still be understood.
+//! Compares the contract with its earlier version: it must stay compatible with programs that were built against that.
 
 use std::fs;
 use std::process::Command;
@@ -11,12 +11,10 @@ use crate::step::say;
 
 const PROTO: &str = "cloud-api-proto/proto";
 
-/// Fails if a message of the old contract would be misread under the new one. Where there is no old one, says so and passes.
+/// Fails if a message of the earlier contract would be misread under the new one. Passes with a note if there is no earlier one.
 pub(crate) fn breaking() -> anyhow::Result<()> {
     let Some(commit) = baseline() else {
-        say(
-            "there is no earlier contract to compare with: neither `main` nor a commit before this one has it",
-        );
+        say("no earlier contract to compare with: neither `main` nor an earlier commit has it");
         return Ok(());
     };
     let dir = cargo::root().join("target").join("check");
@@ -29,7 +27,7 @@ pub(crate) fn breaking() -> anyhow::Result<()> {
         .status()
         .context("cannot start git")?;
     if !archived.success() {
-        bail!("git cannot show the contract as it was at {commit}");
+        bail!("git cannot read the contract at {commit}");
     }
     let status = Command::new(Tool::Buf.get()?)
         .arg("breaking")
@@ -39,12 +37,12 @@ pub(crate) fn breaking() -> anyhow::Result<()> {
         .status()
         .context("cannot start buf")?;
     if !status.success() {
-        bail!("the contract breaks with the one at {commit}");
+        bail!("the contract is not compatible with the one at {commit}");
     }
     Ok(())
 }
 
-/// The commit that has the contract as others know it: where this branch left `main`; on `main` itself, the one before.
+/// The commit of the published contract: where this branch left `main`, or on `main` itself the previous commit.
 fn baseline() -> Option<String> {
     let head = git(&["rev-parse", "HEAD"])?;
     let left_main = ["origin/main", "main"].iter().find_map(|main| git(&["merge-base", "HEAD", main]));
@@ -56,7 +54,7 @@ fn baseline() -> Option<String> {
     (!has_contract.is_empty()).then_some(commit)
 }
 
-/// What git answers, trimmed. Nothing if it refuses, which a shallow clone or a missing branch makes it do.
+/// Returns the trimmed output of git, or `None` if git fails, as for a shallow clone or a missing branch.
 fn git(args: &[&str]) -> Option<String> {
     let answer = Command::new("git").args(args).current_dir(cargo::root()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;

@@ -1,5 +1,5 @@
-//! Whether docs/reference/metrics.md knows each metric that the sources register. The unit tests that write it see what was counted
-//! once: this finds a metric with labels that none of them counts.
+//! Checks that docs/reference/metrics.md has each metric in the sources. The unit tests that write it cover only metrics that they use;
+//! this check finds metrics with labels that no unit test uses.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use crate::cargo;
 
 const PAGE: &str = "docs/reference/metrics.md";
-/// After which a metric's name stands, if it is written there.
+/// The code in front of the name of a metric.
 const BEFORE_NAMES: [&str; 8] = [
     ".register(",
     ".register_with_unit(",
@@ -21,7 +21,7 @@ const BEFORE_NAMES: [&str; 8] = [
     "rows((",
 ];
 
-/// Fails with every name that is missing.
+/// Fails with every missing name.
 pub(super) fn are_listed() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
@@ -30,7 +30,7 @@ pub(super) fn are_listed() -> anyhow::Result<()> {
     let (mut missing, mut n_names) = (Vec::new(), 0_usize);
     let other = |path: &&str| path.contains("tests") || path.starts_with("xtask/");
     for path in String::from_utf8(listed.stdout)?.lines().filter(|path| !other(path)) {
-        // What is removed and not yet committed is still listed.
+        // Files that are deleted but not committed are still listed.
         let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
         if !source.contains("prometheus_client::") && !source.contains("metrics::Registry") {
             continue;
@@ -43,12 +43,16 @@ pub(super) fn are_listed() -> anyhow::Result<()> {
             }
         }
     }
-    ensure!(n_names > 30, "the sources name {n_names} metrics: they are written in another way now");
-    ensure!(missing.is_empty(), "{PAGE} does not have:\n  {}", missing.join("\n  "));
+    ensure!(
+        n_names > 30,
+        "found only {n_names} metrics in the sources: adapt this check to the way \
+         in which they are registered"
+    );
+    ensure!(missing.is_empty(), "missing in {PAGE}:\n  {}", missing.join("\n  "));
     Ok(())
 }
 
-/// Names of metrics, without what their registry puts in front.
+/// Returns the names of metrics without the prefix of their registry.
 fn names(source: &str) -> Vec<&str> {
     let after = BEFORE_NAMES.iter().flat_map(|words| source.split(words).skip(1));
     after.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next()).collect()
@@ -69,7 +73,7 @@ mod tests {
     use super::{is_listed, names};
 
     #[test]
-    fn a_name_is_found_where_it_is_registered() {
+    fn metric_name_is_found_where_it_is_registered() {
         let source = "let a = counted(page, \"calls\", \"Help\");\nregistry.register(\n    \"b\",\n    help);\n\
                       node.register(&client);\nself.rows((\"c\", help), rows);";
         let mut found = names(source);
@@ -78,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_stands_for_its_whole_name_or_the_end_of_it() {
+    fn row_matches_a_metric_name_or_its_suffix() {
         let page =
             "| `x_calls_total` | counter |\n| `x_wait_seconds` | histogram |\n| `shed_total` | counter |\n";
         for (name, listed) in [

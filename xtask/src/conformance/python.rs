@@ -1,5 +1,4 @@
-//! Two processes of the adapter in Python, and the parameter file that tells the suite of them: one that asks nobody who they
-//! are, and one that does.
+//! Two processes of the Python adapter, one without and one with authentication, and the parameter file that describes them to the suite.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,7 +13,7 @@ use super::{program, succeed, with_junit};
 use crate::cargo;
 use crate::python::Python;
 
-/// Keys of the parameter file, and the roles that their tokens prove. A stranger is known and has none.
+/// Keys of the parameter file and the roles that their tokens grant. `stranger` is authenticated but has no role.
 const IDENTITIES: [(&str, &str); 5] = [
     ("nodeController", "node-controller"),
     ("serviceController", "service-controller"),
@@ -23,7 +22,7 @@ const IDENTITIES: [(&str, &str); 5] = [
     ("stranger", ""),
 ];
 
-/// The hooks, which the console of the adapter's cloud answers, and their variables.
+/// The hooks, which are requests to the console of the adapter's cloud, and their variables.
 const HOOKS: [(&str, &[&str]); 12] = [
     ("createInstances", &["COUNT", "NAME"]),
     ("deleteInstances", &["PROVIDER_IDS"]),
@@ -39,17 +38,17 @@ const HOOKS: [(&str, &[&str]); 12] = [
     ("listOwned", &["CLUSTER_ID"]),
 ];
 
-/// What the suite is told of this cloud.
+/// The parameters of this cloud.
 const OF_THE_CLOUD: &str = "\
 samples: {missingProviderId: 'mem://desk/i-0', foreignProviderId: 'mem://elsewhere/i-1'}
 timings: {converge: 10s, ready: 15s, drift: 5s, connectionAge: 10s}
 ";
-/// Short, so that connections end while the suite looks.
+/// Short, so that connections end during the suite.
 const CONNECTION_AGE: &str = "--max-connection-age=5";
-/// Ten seconds in all.
+/// Ten seconds in total.
 const STARTS: (u32, Duration) = (200, Duration::from_millis(50));
 
-/// Runs tier T1, with more flags of the suite.
+/// Runs tier T1, with additional flags of the suite.
 pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     let python = Python::get()?;
     let home = cargo::root().join("target").join("python");
@@ -59,7 +58,7 @@ pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     if done.is_ok() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    done.with_context(|| format!("its log and parameter file are in {}", folder.display()))
+    done.with_context(|| format!("see its log and parameter file in {}", folder.display()))
 }
 
 fn suite(python: &Python, folder: &Path, args: &[String]) -> anyhow::Result<()> {
@@ -86,7 +85,7 @@ fn suite(python: &Python, folder: &Path, args: &[String]) -> anyhow::Result<()> 
     succeed(program("adapter-conformance").args(["--tier", "T1", "--params"]).arg(params).args(args))
 }
 
-/// Each sends its variables to the console as a form.
+/// Each hook sends its variables to the console as a form.
 fn hooks() -> String {
     let mut text = String::from("hooks:\n");
     for (name, variables) in HOOKS {
@@ -97,15 +96,15 @@ fn hooks() -> String {
     text
 }
 
-/// A running adapter. Dropping it ends it.
+/// A running adapter. Dropping it stops the process.
 struct Adapter {
     process: Child,
-    /// What the parameter file says of it.
+    /// Its part of the parameter file.
     params: String,
 }
 
 impl Adapter {
-    /// Starts one, and waits until it listens.
+    /// Starts an adapter, and waits until it listens.
     fn start(python: &Python, folder: &Path, name: &str, flags: &[&str]) -> anyhow::Result<Self> {
         let [grpc, http, console] = [
             test_support::ports::loopback()?,
@@ -115,7 +114,7 @@ impl Adapter {
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
         let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
-        // The suite adopts load balancers that it makes by hand.
+        // The suite lets the adapter adopt load balancers that it creates itself.
         command.arg("--grant=*:adopt=*");
         command.arg(format!("--console-address={console}")).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -138,7 +137,7 @@ impl Adapter {
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         self.process.kill().and_then(|()| self.process.wait()).map(drop).unwrap_or_default();
     }
 }

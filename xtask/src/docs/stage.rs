@@ -1,4 +1,4 @@
-//! The pages of the book as they are built: in the places that they have in the repository, with links that work without it.
+//! The pages of the book for the build: at their paths in the repository, with links that work in the book.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,16 +7,16 @@ use std::path::Path;
 use anyhow::Context;
 use doc_pages::{Change, entries, relative, resolve, with_links};
 
-/// The contents of the book, with paths that are relative to it.
+/// The contents of the book, with relative paths.
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
 const README: &str = "README.md";
 
-/// The path of each page of the book in the repository, in the order of the contents.
+/// Returns the path of each page of the book in the repository, in the order of the contents.
 pub(crate) fn listed(summary: &str) -> Vec<String> {
     entries(summary).iter().filter_map(|entry| resolve(SUMMARY, entry.path)).collect()
 }
 
-/// All files of the book's source, by their path in it.
+/// Returns all files of the book's source, by their paths in it.
 pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec<(String, String)>> {
     let read =
         |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
@@ -31,7 +31,7 @@ pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec
     Ok(files)
 }
 
-/// The contents, with paths that begin at the root of the repository.
+/// Returns the contents with paths from the root of the repository.
 fn contents(summary: &str) -> String {
     with_links(summary, |link| resolve(SUMMARY, link.target).map_or(Change::Keep, Change::To))
 }
@@ -53,7 +53,7 @@ impl Book<'_> {
             let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
             let page = [&to, &index].into_iter().find(|page| self.pages.contains(page.as_str()));
             if let Some(page) = page {
-                // The book's README.md is its folder's index.html, and links to it are left to us.
+                // mdbook renders README.md as index.html of its folder, but does not rewrite links to it.
                 let page = page
                     .strip_suffix(README)
                     .map_or_else(|| page.clone(), |folder| format!("{folder}index.md"));
@@ -70,7 +70,7 @@ mod tests {
     use super::{Book, contents, listed};
 
     #[test]
-    fn links_lead_to_pages_to_the_repository_or_nowhere() {
+    fn links_become_pages_repository_links_or_text() {
         let pages = ["docs/a.md", "docs/b.md", "README.md", "docs/decisions/README.md"].into_iter().collect();
         let text = "[b](b.md#x) [r](../README.md) [d](decisions/) [s](../src/a.rs#L1) [w](https://e.example) [h](#h)\n";
         let book = Book { pages, repository: None };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contents_begin_at_the_root() {
+    fn contents_have_paths_from_the_root() {
         let summary = "# Summary\n\n[R](../README.md)\n\n# Guides\n\n- [A](clouds/a.md)\n";
         assert_eq!(listed(summary), ["README.md", "docs/clouds/a.md"]);
         assert_eq!(contents(summary), "# Summary\n\n[R](README.md)\n\n# Guides\n\n- [A](docs/clouds/a.md)\n");

@@ -1,4 +1,4 @@
-//! What images say of themselves: names, labels, times.
+//! Metadata of images: names, labels, times.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,60 +8,63 @@ use jiff::Timestamp;
 
 use crate::cargo;
 
-/// An image, which is named as its only binary.
+/// An image, named after its only program.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) name: &'static str,
-    /// Whose binary it is.
+    /// The package of the program.
     pub(crate) package: &'static str,
     pub(crate) description: &'static str,
 }
 
-/// What the chart runs, and the cloud that one tries it with.
+/// The images that the chart runs, and the simulated cloud for trying the chart.
 pub(crate) const IMAGES: [Image; 6] = [
     Image {
         name: "node-controller",
         package: "node-controller",
-        description: "Initialises Kubernetes nodes from the cloud, keeps them right, and deletes those whose machines are gone",
+        description: "Initialises Kubernetes nodes from the cloud, keeps them in sync, and deletes \
+                      those whose instances are gone",
     },
     Image {
         name: "service-controller",
         package: "service-controller",
-        description: "Gives Services of type LoadBalancer their load balancer, through a cloud adapter",
+        description: "Creates the load balancers of Services of type LoadBalancer, through a cloud adapter",
     },
     Image {
         name: "route-controller",
         package: "route-controller",
-        description: "Lays routes to the pods of each node in the cloud, and says on the node whether they are there",
+        description: "Creates routes to the pods of each node in the cloud, and sets the nodes' condition accordingly",
     },
     Image {
         name: "adapter-openstack",
         package: "adapter-openstack",
-        description: "The adapter for OpenStack: serves the cloud contract, and speaks to Keystone, Nova, Neutron and Octavia",
+        description: "The adapter for OpenStack: implements the cloud contract with Keystone, Nova, \
+                      Neutron and Octavia",
     },
     Image { name: "adapter-sim", package: "adapter-sim", description: "The adapter for the simulated cloud" },
     Image {
         name: "simcloud",
         package: "adapter-sim",
-        description: "The simulated cloud: a small cloud with an HTTP API, to try things with",
+        description: "The simulated cloud: a small cloud with an HTTP API, for tests and demos",
     },
 ];
 
-/// What people run by hand, and a release has beside the images.
+/// Programs that users run directly; a release has them in addition to the images.
 pub(crate) const PROGRAMS: [Image; 2] = [
     Image {
         name: "cloudctl",
         package: "cloudctl",
-        description: "What the controllers and the adapter do, for people and programs: status, explanations, plans, and what is left over",
+        description: "Shows what the controllers and the adapter do, for users and scripts: status, \
+                      explanations, plans, and orphans",
     },
     Image {
         name: "adapter-conformance",
         package: "adapter-conformance",
-        description: "Tests any cloud adapter, in any language, against the contract: black box, vendor proxy, process chaos",
+        description: "Tests any cloud adapter, in any language, against the contract: black box, vendor proxy, process faults",
     },
 ];
 
-/// What is the same for all images of a build.
+/// Metadata that all images of a build share.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) registry: String,
@@ -71,10 +74,10 @@ pub(crate) struct About {
     pub(crate) created: Timestamp,
 }
 
-/// After a revision that is not all there is.
+/// Suffix of a revision with uncommitted changes.
 pub(crate) const DIRTY: &str = "-dirty";
 
-/// Asks git.
+/// Reads them from git.
 pub(crate) fn of(
     registry: &str,
     tag: &str,
@@ -88,7 +91,7 @@ pub(crate) fn of(
     }
     let created = match created {
         Some(created) => created,
-        None => git(&["log", "-1", "--format=%ct"])?.parse().context("git writes no time of the commit")?,
+        None => git(&["log", "-1", "--format=%ct"])?.parse().context("git prints no time of the commit")?,
     };
     Ok(About {
         registry: registry.trim_end_matches('/').to_owned(),
@@ -99,7 +102,7 @@ pub(crate) fn of(
     })
 }
 
-/// The same for all commits, so that images whose binaries are the same are the same.
+/// Independent of the commit, so that images with identical programs are identical.
 pub(crate) fn for_tests(registry: &str) -> About {
     About {
         registry: registry.to_owned(),
@@ -111,7 +114,7 @@ pub(crate) fn for_tests(registry: &str) -> About {
 }
 
 fn git(args: &[&str]) -> anyhow::Result<String> {
-    let fix = "images are built from a clone, with git installed";
+    let fix = "cannot read the commit: images are built from a clone, with git installed";
     let output = Command::new("git").args(args).current_dir(cargo::root()).output().context(fix)?;
     if !output.status.success() {
         bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
@@ -121,16 +124,18 @@ fn git(args: &[&str]) -> anyhow::Result<String> {
 
 fn time(seconds: i64) -> anyhow::Result<Timestamp> {
     let fix = || {
-        format!("{seconds} s after 1970 is no time that can be written; mend --created or SOURCE_DATE_EPOCH")
+        format!(
+            "invalid creation time {seconds} (seconds since 1970); correct --created or SOURCE_DATE_EPOCH"
+        )
     };
     Timestamp::from_second(seconds).with_context(fix)
 }
 
-/// Whether a registry and a tag can stand in an image's name.
+/// Validates a registry and a tag as parts of an image's name.
 fn named(registry: &str, tag: &str) -> anyhow::Result<()> {
     let fits = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
     if tag.is_empty() || tag.len() > 128 || tag.starts_with(['.', '-']) || !fits(tag, "_.-") {
-        bail!("--tag {tag:?} is no tag; use letters, digits, `_`, `.` and `-`");
+        bail!("invalid --tag {tag:?}: use letters, digits, `_`, `.` and `-`");
     }
     let path = registry.trim_end_matches('/').split('/').skip(1);
     let component = |part: &str| {
@@ -139,20 +144,21 @@ fn named(registry: &str, tag: &str) -> anyhow::Result<()> {
     };
     if registry.contains("://") || !fits(registry, "_.-:/[]") || !path.into_iter().all(component) {
         bail!(
-            "--registry {registry:?} is no name; write HOST[:PORT][/PATH], without https://, the path in small letters"
+            "invalid --registry {registry:?}: expected HOST[:PORT][/PATH], without https://, with \
+             the path in lower case"
         );
     }
     Ok(())
 }
 
 impl About {
-    /// As the chart names it.
+    /// The name in the chart.
     pub(crate) fn name(&self, image: &Image) -> String {
         let slash = if self.registry.is_empty() { "" } else { "/" };
         format!("{}{slash}{}:{}", self.registry, image.name, self.tag)
     }
 
-    /// As containerd keeps it, and looks it up for the kubelet: with a host always.
+    /// The name under which containerd stores it and the kubelet looks it up: always with a host.
     pub(crate) fn whole_name(&self, image: &Image) -> String {
         let name = self.name(image);
         let host = |first: &str| first.contains(['.', ':']) || first == "localhost";
@@ -167,7 +173,7 @@ impl About {
         }
     }
 
-    /// What people and tools read.
+    /// The standard labels, for users and tools.
     pub(crate) fn labels(&self, image: &Image) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         let mut say = |key: &str, value: &str| {
@@ -202,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_are_whole_for_containerd() {
+    fn names_for_containerd_have_a_host() {
         for (registry, name, whole) in [
             ("", "simcloud:0.1.0", "docker.io/library/simcloud:0.1.0"),
             ("acme", "acme/simcloud:0.1.0", "docker.io/acme/simcloud:0.1.0"),
@@ -218,7 +224,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn labels_say_when_in_the_way_of_the_specification() {
+    fn creation_time_has_the_format_of_the_specification() {
         let mut about = about("");
         let labels = about.labels(&IMAGES[5]);
         assert_eq!(labels["org.opencontainers.image.created"], "2023-11-14T22:13:20Z");
@@ -229,7 +235,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_mends_it() {
+    fn invalid_arguments_are_reported_with_a_fix() {
         assert!(time(i64::MAX).unwrap_err().to_string().contains("SOURCE_DATE_EPOCH"));
         assert!(named("", "a b").unwrap_err().to_string().contains("--tag \"a b\""));
         assert!(named("https://r.example", "1").unwrap_err().to_string().contains("without https://"));
@@ -254,7 +260,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn descriptions_are_those_of_the_packages() {
+    fn descriptions_match_the_packages() {
         for image in IMAGES.iter().filter(|image| image.package != "adapter-sim") {
             let folder = image.package.replace("adapter-", "adapters/");
             let toml = std::fs::read_to_string(cargo::root().join(folder).join("Cargo.toml")).unwrap();

@@ -1,4 +1,4 @@
-//! The architectures, and what each is called by whom.
+//! The architectures and their names in other systems.
 
 use std::fmt;
 
@@ -18,13 +18,11 @@ impl Arch {
         match std::env::consts::ARCH {
             "x86_64" => Ok(Self::Amd64),
             "aarch64" => Ok(Self::Arm64),
-            other => bail!(
-                "there are no images for {other}; name one that there are some for: --arch amd64 or --arch arm64"
-            ),
+            other => bail!("no images for {other}; use one that is supported: --arch amd64 or --arch arm64"),
         }
     }
 
-    /// As in Go and in images.
+    /// The name in Go and in images.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -32,7 +30,7 @@ impl Arch {
         }
     }
 
-    /// As in Rust.
+    /// The name in Rust.
     pub(crate) const fn target(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-gnu",
@@ -40,7 +38,7 @@ impl Arch {
         }
     }
 
-    /// As in Debian's cross compilers.
+    /// The name in Debian's cross compilers.
     pub(crate) const fn gnu(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-linux-gnu",
@@ -48,7 +46,7 @@ impl Arch {
         }
     }
 
-    /// As in the header of a binary.
+    /// The number in the header of a binary.
     pub(crate) const fn machine(self) -> u16 {
         match self {
             Self::Amd64 => 62,

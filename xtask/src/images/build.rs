@@ -1,5 +1,5 @@
-//! What other programs do for an image: cargo builds the binary and names its crates, rustc and the C compiler say which
-//! they are. The flags that make it static and the same everywhere are decided in functions of their own.
+//! Calls other programs to build an image: cargo builds the program and lists its crates, rustc and the C compiler report their versions.
+//! Separate functions decide the flags that make it static and reproducible.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,17 @@ pub(crate) fn missing(arch: Arch) -> Option<String> {
     repair(arch, target, linker).or_else(|| old(glibc(arch).as_deref()?))
 }
 
-/// Why images cannot be built with this glibc. Before 2.34 a static binary loads the module that asks DNS from the file system, where none
-/// is; before 2.35 it asks DNS before `/etc/hosts` where there is no `nsswitch.conf`. Source: glibc's NEWS of these versions.
+/// Why images cannot be built with this glibc. Before 2.34, a static program loads the DNS resolver from the file system, where the image
+/// has none; before 2.35, it asks DNS before `/etc/hosts` if there is no `nsswitch.conf`. Source: glibc's NEWS of these versions.
 fn old(glibc: &str) -> Option<String> {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let mut parts = glibc.split('.');
     let version = (number(parts.next()), number(parts.next()));
     (version < (2, 35)).then(|| {
-        format!("its C library, glibc {glibc}, cannot look up names in a static program: build on a system with 2.35 or newer, such as Debian 12")
+        format!(
+            "its C library, glibc {glibc}, cannot resolve names in a static program: build on a \
+             system with 2.35 or newer, such as Debian 12"
+        )
     })
 }
 
@@ -42,7 +45,7 @@ fn repair(arch: Arch, target: bool, linker: bool) -> Option<String> {
     }
 }
 
-/// The C compiler, which links, too.
+/// The C compiler, which also links.
 fn linker(arch: Arch) -> String {
     match Arch::of_this_machine() {
         Ok(here) if here == arch => "cc".to_owned(),
@@ -50,12 +53,12 @@ fn linker(arch: Arch) -> String {
     }
 }
 
-/// What the binaries are for.
+/// The purpose of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Users.
     Release,
-    /// Tests, which would rather have them soon than small.
+    /// Tests: build time matters more than size.
     Tests,
 }
 
@@ -68,14 +71,15 @@ impl Use {
     }
 }
 
-/// Builds the binary and says where it is. Each by itself: in one go, what one needs of a crate would be in all of them.
+/// Builds the program and returns its path. Each program is built separately, so that features which one needs of a crate are not in the
+/// others.
 pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result<PathBuf> {
     let target = target();
     let root = cargo::root();
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home
         .or_else(|| env::home_dir().map(|home| home.join(".cargo")))
-        .context("no home; set CARGO_HOME")?;
+        .context("cannot find the home directory; set CARGO_HOME")?;
     let (std, std_name) = std_source()?;
     let places = [
         (root.as_path(), "/src"),
@@ -85,7 +89,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
     ];
     let upper = arch.target().to_uppercase().replace('-', "_");
     let mut command = Command::new(cargo::program());
-    // What a shell sets for other programs must not be in what everybody gets.
+    // Settings of the user's shell must not influence published programs.
     for (name, _) in env::vars_os().filter(|(name, _)| changes_what_is_built(&name.to_string_lossy())) {
         command.env_remove(name);
     }
@@ -107,45 +111,45 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         .env("CC_SHELL_ESCAPED_FLAGS", "1")
         .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(arch))
         .current_dir(&root)
-        // The table alone goes there.
+        // The table goes to standard output alone.
         .stdout(Stdio::null())
         .status()
         .context("cannot start cargo")?;
     if !status.success() {
-        bail!("{} does not build for {arch}: {status}; mend what cargo names above", image.name);
+        bail!("{} does not build for {arch}: {status}; fix what cargo reports above", image.name);
     }
     Ok(target.join(arch.target()).join(what_for.profile()).join(image.name))
 }
 
-/// Apart from other builds: with other flags, cargo would build everything again, each time.
+/// A separate target folder: with other flags, cargo would rebuild everything each time.
 pub(crate) fn target() -> PathBuf {
     cargo::target().join("images")
 }
 
-/// Joined as cargo wants them, since folders may have spaces. Of several places that fit a path the last counts.
+/// Separated as cargo expects it, since folders may contain spaces. If several prefixes match a path, the last one applies.
 fn rust_flags(places: &[(&Path, &str)]) -> String {
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     flags.extend(places.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())));
     flags.join("\u{1f}")
 }
 
-/// The C of crates has paths, too. Each flag as a shell quotes it, since folders may have spaces.
+/// C code of crates contains paths, too. Each flag is quoted for the shell, since folders may contain spaces.
 fn c_flags(places: &[(&Path, &str)]) -> String {
     let flag = |(from, to): &(&Path, &str)| format!("-ffile-prefix-map={}={to}", from.display());
     let quoted = |flag: String| format!("'{}'", flag.replace('\'', "'\\''"));
     places.iter().map(|place| quoted(flag(place))).collect::<Vec<_>>().join(" ")
 }
 
-/// Where rustc finds the source of the standard library if it is installed, and what it calls that if it is not.
+/// The folder of the standard library's sources if they are installed, and the name that rustc uses if not.
 fn std_source() -> anyhow::Result<(PathBuf, String)> {
-    let sysroot = output(rustc().args(["--print", "sysroot"])).context("rustc does not say where it is")?;
-    let version = output(rustc().arg("-vV")).context("rustc does not say its version")?;
+    let sysroot = output(rustc().args(["--print", "sysroot"])).context("rustc does not print its sysroot")?;
+    let version = output(rustc().arg("-vV")).context("rustc does not print its version")?;
     let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "));
-    let name = format!("/rustc/{}", commit.context("rustc does not say its commit")?);
+    let name = format!("/rustc/{}", commit.context("rustc does not print its commit")?);
     Ok((Path::new(&sysroot).join("lib/rustlib/src/rust"), name))
 }
 
-/// Variables by which a shell tells compilers what to do: cargo's profiles, and flags of the crates that have C.
+/// Environment variables that configure compilers: cargo's profiles, and flags of crates with C code.
 fn changes_what_is_built(variable: &str) -> bool {
     const NAMES: [&str; 10] = [
         "CFLAGS",
@@ -163,7 +167,7 @@ fn changes_what_is_built(variable: &str) -> bool {
     NAMES.contains(&variable) || BEGINNINGS.iter().any(|begin| variable.starts_with(begin))
 }
 
-/// The crates that are linked into the binary, by `cargo tree`: it alone resolves features as a build of that package does.
+/// The crates that are linked into the program, from `cargo tree`, which resolves features like a build of that package.
 pub(crate) fn tree(image: &Image, arch: Arch) -> anyhow::Result<String> {
     let output = Command::new(cargo::program())
         .args(["tree", "--locked", "--package", image.package, "--target", arch.target()])
@@ -173,12 +177,12 @@ pub(crate) fn tree(image: &Image, arch: Arch) -> anyhow::Result<String> {
         .output()
         .context("cannot start cargo")?;
     if !output.status.success() {
-        bail!("cargo tree --package {}: {}; mend what cargo names above", image.package, output.status);
+        bail!("cargo tree --package {}: {}; fix what cargo reports above", image.package, output.status);
     }
-    String::from_utf8(output.stdout).context("cargo tree writes no UTF-8")
+    String::from_utf8(output.stdout).context("cargo tree prints invalid UTF-8")
 }
 
-/// What is linked in besides crates. Nobody knows that of binaries that others built.
+/// The other code that is linked in. Unknown for programs that were built elsewhere.
 pub(crate) fn toolchain(arch: Arch, ours: bool) -> Toolchain {
     if !ours {
         return Toolchain::default();
@@ -196,12 +200,12 @@ fn glibc(arch: Arch) -> Option<String> {
     version(&macros(arch)?, &["__GLIBC__", "__GLIBC_MINOR__"])
 }
 
-/// What the C compiler and its library have defined.
+/// The macros that the C compiler and its library define.
 fn macros(arch: Arch) -> Option<String> {
     output(Command::new(linker(arch)).args(["-E", "-dM", "-include", "features.h", "-xc", "/dev/null"]))
 }
 
-/// What these macros say, with dots between, if the compiler's list has them all.
+/// Returns the values of these macros, joined with dots, if all of them are defined.
 fn version(macros: &str, names: &[&str]) -> Option<String> {
     let value = |name: &str| {
         let mut words = macros.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -220,7 +224,7 @@ fn rustc() -> Command {
     command
 }
 
-/// What a program prints; none if it fails.
+/// Returns the output of a program, or `None` if it fails.
 fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -233,7 +237,7 @@ mod tests {
     use super::{Arch, c_flags, changes_what_is_built, old, repair, rust_flags, std_source, version};
 
     #[test]
-    fn folders_of_this_machine_are_not_in_the_binary() {
+    fn folders_of_this_machine_are_not_in_the_program() {
         let places =
             [(Path::new("/home/me/my src"), "/src"), (Path::new("/home/me/my src/target"), "/target")];
         assert_eq!(
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shells_own_flags_are_left_out() {
+    fn compiler_settings_of_the_shell_are_ignored() {
         for name in
             ["CFLAGS", "CFLAGS_x86_64-unknown-linux-gnu", "CARGO_PROFILE_RELEASE_LTO", "AWS_LC_SYS_CFLAGS"]
         {
@@ -261,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn the_source_of_the_standard_library_is_called_as_where_it_is_not_installed() {
+    fn path_of_the_standard_library_is_normalised() {
         let (folder, name) = std_source().unwrap();
         assert!(folder.ends_with("lib/rustlib/src/rust"), "{}", folder.display());
         assert!(name.starts_with("/rustc/") && name.len() == "/rustc/".len() + 40, "{name}");
     }
 
     #[test]
-    fn what_to_install_is_told() {
+    fn missing_packages_are_reported() {
         assert_eq!(repair(Arch::Arm64, true, true), None);
         let told = repair(Arch::Arm64, false, false).unwrap();
         for words in
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_c_library_is_known_by_the_compilers_macros() {
+    fn c_library_version_is_read_from_macros() {
         let macros = "#define __GLIBC__ 2\n#define __GLIBC_PREREQ(maj, min) 1\n#define __GLIBC_MINOR__ 36\n";
         let names = ["__GLIBC__", "__GLIBC_MINOR__"];
         assert_eq!(version(macros, &names).unwrap(), "2.36");

@@ -1,5 +1,5 @@
-//! Images from the programs that cargo has built for other tests, so that nothing is compiled for them: these programs are not static, and
-//! the libraries of this system that they load are in the image, too. What they show of how images are linked is nothing.
+//! Images from the programs that cargo has built for other tests, so that nothing is compiled for them. These programs are not static, and
+//! the image has the shared libraries of this system that they load. Such images do not test how release images are linked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::cargo;
 
-/// A library at the place where the program looks for it.
+/// A library, at the path where the program looks for it.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Without the first slash.
+    /// Without the leading slash.
     pub(crate) path: String,
     pub(crate) content: Vec<u8>,
 }
 
-/// A copy of the program without what only debuggers read.
+/// Makes a copy of the program without debug information.
 pub(crate) fn program(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let (built, stripped) = (cargo::built(name), folder.join(name));
     let status = Command::new("strip").arg("-o").arg(&stripped).arg(&built).status();
@@ -30,7 +30,7 @@ pub(crate) fn program(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(stripped)
 }
 
-/// What the dynamic linker loads for the program, and the linker itself.
+/// Returns the libraries that the dynamic linker loads for the program, and the linker itself.
 pub(crate) fn libraries(program: &Path) -> anyhow::Result<Vec<Library>> {
     let answer = Command::new("ldd")
         .arg(program)
@@ -52,7 +52,7 @@ pub(crate) fn libraries(program: &Path) -> anyhow::Result<Vec<Library>> {
         .collect()
 }
 
-/// The paths in lines such as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)` and `/lib64/ld-linux-x86-64.so.2 (0x...)`.
+/// Parses lines such as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)` and `/lib64/ld-linux-x86-64.so.2 (0x...)`.
 fn paths(listed: &str) -> anyhow::Result<Vec<&str>> {
     let mut paths = Vec::new();
     for line in listed.lines().map(str::trim) {
@@ -61,7 +61,7 @@ fn paths(listed: &str) -> anyhow::Result<Vec<&str>> {
         }
         let place = line.split_once("=> ").map_or(line, |(_, place)| place);
         let path = place.split(' ').next().unwrap_or_default();
-        // The kernel's own has no file.
+        // The kernel's vDSO has no file.
         paths.extend(Some(path).filter(|path| path.starts_with('/')));
     }
     Ok(paths)

@@ -1,4 +1,4 @@
-//! Whether a binary can run where nothing else is: of the right machine, and without a dynamic linker.
+//! Checks that a program can run in an empty image: for the right architecture, and without a dynamic linker.
 
 use anyhow::{Context, bail};
 
@@ -8,14 +8,17 @@ use super::arch::Arch;
 const PT_INTERP: u32 = 3;
 
 pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
-    // Of 64 bits, little end first.
+    // 64 bits, little-endian.
     if !binary.starts_with(b"\x7fELF\x02\x01") {
-        bail!("is no Linux binary of 64 bits; build it for {}", arch.target());
+        bail!("not a 64-bit Linux program; build it for {}", arch.target());
     }
-    let cut = "is cut off; build it again";
+    let cut = "the file is truncated; build it again";
     let machine = u16::from_le_bytes(at(binary, 18).context(cut)?);
     if machine != arch.machine() {
-        bail!("is for another machine than {arch} (ELF machine {machine}); build it for {}", arch.target());
+        bail!(
+            "built for another machine than {arch} (ELF machine {machine}); build it for {}",
+            arch.target()
+        );
     }
     let table = u64::from_le_bytes(at(binary, 32).context(cut)?);
     let size = u64::from(u16::from_le_bytes(at(binary, 54).context(cut)?));
@@ -24,7 +27,8 @@ pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
         let place = usize::try_from(table.saturating_add(entry * size)).context(cut)?;
         if u32::from_le_bytes(at(binary, place).context(cut)?) == PT_INTERP {
             bail!(
-                "is not static and would not start in an image without a libc; build it with RUSTFLAGS='-C target-feature=+crt-static' and --target {}",
+                "dynamically linked, which would not start in an image without a libc; build it with \
+                 RUSTFLAGS='-C target-feature=+crt-static' and --target {}",
                 arch.target()
             );
         }
@@ -58,8 +62,8 @@ mod tests {
         for (elf, told) in [
             (binary(Arch::Amd64, 1), "build it for aarch64-unknown-linux-gnu"),
             (binary(Arch::Arm64, PT_INTERP), "crt-static"),
-            (b"#!/bin/sh\n".to_vec(), "no Linux binary"),
-            (binary(Arch::Arm64, 1)[..60].to_vec(), "cut off"),
+            (b"#!/bin/sh\n".to_vec(), "not a 64-bit Linux program"),
+            (binary(Arch::Arm64, 1)[..60].to_vec(), "truncated"),
         ] {
             let error = check(&elf, Arch::Arm64).unwrap_err();
             assert!(error.to_string().contains(told), "{error}");

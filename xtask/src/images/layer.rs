@@ -1,4 +1,4 @@
-//! Layers: files become the same bytes wherever and whenever they are packed.
+//! Builds layers reproducibly: the same files give the same bytes on every machine and at any time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use pem::{EncodeConfig, LineEnding, Pem};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-/// Where rustls looks for authorities on Linux, without the first slash.
+/// Where rustls looks for CA certificates on Linux, without the leading slash.
 pub(crate) const ROOTS: &str = "etc/ssl/certs/ca-certificates.crt";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct File<'a> {
-    /// Without the first slash.
+    /// Without the leading slash.
     pub(crate) path: &'a str,
     pub(crate) mode: u32,
     pub(crate) content: &'a [u8],
@@ -23,18 +23,18 @@ pub(crate) struct File<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layer {
-    /// The archive, compressed.
+    /// The compressed archive.
     pub(crate) blob: Vec<u8>,
-    /// Of the archive before it was compressed.
+    /// Digest of the uncompressed archive.
     pub(crate) diff_id: String,
-    /// How much its files need.
+    /// Unpacked size of the files.
     pub(crate) unpacked: u64,
 }
 
-/// A layer with these files and the folders above them.
+/// Builds a layer with these files and their parent folders.
 pub(crate) fn layer(files: &[File<'_>]) -> anyhow::Result<Layer> {
     let archive = tar(files)?;
-    // Without a time and without a system's name; 255 is "unknown".
+    // No time and no name of the operating system; 255 is "unknown".
     let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
     gzip.write_all(&archive).context("cannot compress")?;
     let unpacked = files.iter().map(|file| file.content.len()).sum::<usize>();
@@ -45,13 +45,13 @@ pub(crate) fn layer(files: &[File<'_>]) -> anyhow::Result<Layer> {
     })
 }
 
-/// In the order of paths, of 1970, of root: nothing of the machine that packs, and nobody else may write.
+/// Sorted by path, with time 0, owned by root, and writable only by the owner: independent of the machine.
 pub(crate) fn tar(files: &[File<'_>]) -> anyhow::Result<Vec<u8>> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.path);
     let folders: BTreeSet<&str> = files.iter().flat_map(|file| above(file.path)).collect();
     let mut archive = Builder::new(Vec::new());
-    // All folders come first, and each before those in it.
+    // Parent folders come before their contents.
     for folder in folders {
         let mut header = header(EntryType::Directory, 0o755, 0);
         archive.append_data(&mut header, format!("{folder}/"), std::io::empty()).context("cannot pack")?;
@@ -64,7 +64,7 @@ pub(crate) fn tar(files: &[File<'_>]) -> anyhow::Result<Vec<u8>> {
     archive.into_inner().context("cannot pack")
 }
 
-/// The folders above a path, the outermost first.
+/// Returns the parent folders of a path, the outermost first.
 fn above(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').filter_map(|(end, _)| path.get(..end))
 }
@@ -80,7 +80,7 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-/// As images name content.
+/// A digest in the form of the image specification.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut text = "sha256:".to_owned();
     for byte in Sha256::digest(bytes) {
@@ -90,7 +90,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// The authorities that Mozilla trusts, as in Cargo.lock and not as on this machine.
+/// Mozilla's root certificates, as pinned by Cargo.lock, independent of this machine.
 pub(crate) fn roots() -> String {
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
     let roots: Vec<_> = roots.iter().map(|root| Pem::new("CERTIFICATE", root.as_ref())).collect();
@@ -114,7 +114,7 @@ mod tests {
         let mut turned = FILES;
         turned.reverse();
         assert_eq!(one, layer(&turned).unwrap());
-        // As on any other machine: these change only with what all images are made of.
+        // Equal on every machine: these digests change only with the inputs of all images.
         assert_eq!(one.unpacked, 6);
         assert_eq!(one.blob[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255]);
         let other = File { content: b"elf", ..FILES[0] };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_this_machine_is_in_a_layer() {
+    fn layer_is_independent_of_this_machine() {
         let layer = layer(&FILES).unwrap();
         let mut archive = Vec::new();
         flate2::read::GzDecoder::new(layer.blob.as_slice()).read_to_end(&mut archive).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities_are_written_as_pem() {
+    fn ca_certificates_are_written_as_pem() {
         let roots = roots();
         assert!(roots.matches("-----BEGIN CERTIFICATE-----\n").count() > 100);
         assert!(!roots.contains('\r'));

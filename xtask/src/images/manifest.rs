@@ -1,5 +1,5 @@
-//! The documents of an image by the OCI image specification, 1.1: a configuration and a manifest for each architecture, and
-//! one index of them, even of one, so that adding an architecture changes no name.
+//! The documents of an image according to the OCI image specification 1.1: a configuration and a manifest for each architecture, and one
+//! index, even for a single architecture, so that adding an architecture does not change the image's name.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use super::about::{About, Image};
 use super::arch::Arch;
 use super::layer::{File, Layer, digest};
 
-/// Nobody: no such user need exist, and the chart asks for this one.
+/// An unprivileged user; the chart runs the containers as this user. It need not exist.
 const USER: &str = "65532:65532";
-/// The digest of NAME.ARCH.spdx.json, on the manifest of that architecture.
+/// Annotation of a manifest: the digest of NAME.ARCH.spdx.json.
 const SBOM: &str = "images.cloudadapter.dev/spdx";
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -25,17 +25,17 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 pub(crate) struct Built {
     pub(crate) arch: Arch,
     pub(crate) layers: Vec<Layer>,
-    /// The digest of what it is made of.
+    /// The digest of its SBOM.
     pub(crate) sbom: String,
 }
 
 impl Built {
-    /// What a node keeps of it.
+    /// Unpacked size on a node.
     pub(crate) fn unpacked(&self) -> u64 {
         self.layers.iter().map(|layer| layer.unpacked).sum()
     }
 
-    /// What a node fetches of it, but for some small documents.
+    /// Download size for a node, without some small documents.
     pub(crate) fn packed(&self) -> u64 {
         self.layers.iter().map(|layer| length(&layer.blob)).sum()
     }
@@ -45,7 +45,7 @@ impl Built {
 #[derive(Debug)]
 pub(crate) struct Layout {
     files: BTreeMap<String, Vec<u8>>,
-    /// Of the index: what a registry and a cluster call the image.
+    /// Annotation of the index: the name in registries and clusters.
     pub(crate) digest: String,
 }
 
@@ -54,7 +54,7 @@ impl Layout {
         self.files.iter().map(|(path, content)| File { path, mode: 0o644, content }).collect()
     }
 
-    /// Adds a blob and describes it.
+    /// Adds a blob and returns its descriptor.
     fn blob(&mut self, kind: &str, content: Vec<u8>) -> Value {
         let digest = digest(&content);
         let described = json!({ "mediaType": kind, "digest": digest, "size": content.len() });
@@ -84,7 +84,7 @@ pub(crate) fn layout(image: &Image, about: &About, built: &[Built]) -> anyhow::R
     let index = bytes(&index)?;
     layout.digest = digest(&index);
     let mut described = layout.blob(INDEX, index);
-    // The first is containerd's, the second everybody else's.
+    // The first key is for containerd, the second for all other tools.
     let names = json!({
         "io.containerd.image.name": about.whole_name(image), "org.opencontainers.image.ref.name": about.tag,
     });
@@ -123,7 +123,7 @@ pub(crate) fn put(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// Keys in the order of the alphabet, without spaces: the same each time.
+/// Sorted keys without spaces, so that the output is reproducible.
 fn bytes(document: &Value) -> anyhow::Result<Vec<u8>> {
     serde_json::to_vec(document).context("cannot write JSON")
 }
@@ -150,7 +150,7 @@ mod tests {
         serde_json::from_slice(&layout.files[path]).unwrap()
     }
 
-    /// Follows a descriptor, and checks what it promises.
+    /// Follows a descriptor, and checks its size and digest.
     fn follow(layout: &Layout, descriptor: &Value) -> Vec<u8> {
         let digest = descriptor["digest"].as_str().unwrap();
         let blob = &layout.files[&format!("blobs/{}", digest.replace(':', "/"))];
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_index_one_gets_to_each_binary() {
+    fn index_leads_to_each_program() {
         let built = [built(Arch::Amd64), built(Arch::Arm64)];
         let layout = layout(&IMAGES[5], &about("r.example"), &built).unwrap();
         assert_eq!(parsed(&layout, "oci-layout")["imageLayoutVersion"], "1.0.0");
@@ -180,12 +180,12 @@ mod tests {
             assert_eq!(config["rootfs"]["diff_ids"][0], one.layers[0].diff_id);
             assert_eq!(config["architecture"], one.arch.name());
         }
-        // The index, and of each architecture a manifest, a configuration and a layer; nothing besides.
+        // The index, and for each architecture a manifest, a configuration and a layer.
         assert_eq!(layout.files.len(), 2 + 1 + 2 * 3);
     }
 
     #[test]
-    fn the_binary_is_started_by_nobody() {
+    fn program_runs_as_an_unprivileged_user() {
         let config = super::config(&IMAGES[5], &about(""), &built(Arch::Amd64));
         assert_eq!(config["config"]["User"], "65532:65532");
         assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/simcloud"]));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_is_the_same_and_a_copy_keeps_its_digest() {
+    fn images_are_reproducible_and_copies_keep_their_digest() {
         let write = |registry: &str| {
             let layout = layout(&IMAGES[5], &about(registry), &[built(Arch::Amd64)]).unwrap();
             (layer::tar(&layout.files()).unwrap(), layout.digest)

@@ -1,5 +1,5 @@
-//! What an image or a program is made of, as SPDX 2.3: the crates that are linked into its binary, what Rust and the C compiler add, and
-//! in an image the list of authorities. Crates that only build or test are not in it, for they are not in the binary.
+//! The SBOM of an image or a program in SPDX 2.3: the crates linked into the program, the code that Rust and the C compiler add, and the CA
+//! certificates of an image. Crates used only by builds or tests are left out, since they are not in the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,31 +11,31 @@ use super::arch::Arch;
 use super::layer;
 use super::manifest::put;
 
-/// How `cargo tree --prefix depth` writes a crate.
+/// The format of a crate in the output of `cargo tree --prefix depth`.
 pub(crate) const FORMAT: &str = "|{p}|{l}|";
 
-/// The list of authorities.
+/// The crate with the CA certificates.
 const AUTHORITIES: &str = "SPDXRef-mozilla-ca-certificates";
 
-/// A crate, by name and version.
+/// A crate with its name and version.
 type Id = (String, String);
 
 #[derive(Debug, Default)]
 struct Crate {
     licence: String,
-    /// Of the file on crates.io; ours have none.
+    /// Checksum of the file on crates.io; crates of this workspace have none.
     checksum: Option<String>,
     needs: BTreeSet<Id>,
 }
 
-/// The crates of a binary.
+/// The crates of a program.
 #[derive(Debug)]
 pub(crate) struct Parts {
     root: Id,
     crates: BTreeMap<Id, Crate>,
 }
 
-/// The versions of what is linked in besides crates, as far as they are known.
+/// Versions of the other linked code, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Toolchain {
     pub(crate) std: Option<String>,
@@ -43,16 +43,16 @@ pub(crate) struct Toolchain {
     pub(crate) gcc: Option<String>,
 }
 
-/// Reads what `cargo tree` wrote, and the checksums of Cargo.lock.
+/// Parses the output of `cargo tree`, and takes the checksums from Cargo.lock.
 pub(crate) fn parts(tree: &str, lock: &str) -> anyhow::Result<Parts> {
     let checksums = checksums(lock);
     let mut crates: BTreeMap<Id, Crate> = BTreeMap::new();
-    // The crates from the root down to the last one.
+    // The crates from the root to the current one.
     let mut path: Vec<Id> = Vec::new();
     let mut root = None;
     for line in tree.lines().filter(|line| !line.is_empty()) {
         let (depth, id, licence) =
-            line_of_tree(line).with_context(|| format!("cargo tree writes {line:?}"))?;
+            line_of_tree(line).with_context(|| format!("unexpected line of cargo tree: {line:?}"))?;
         path.truncate(depth);
         if let Some(above) = path.last().and_then(|above| crates.get_mut(above)) {
             above.needs.insert(id.clone());
@@ -63,7 +63,7 @@ pub(crate) fn parts(tree: &str, lock: &str) -> anyhow::Result<Parts> {
         root.get_or_insert_with(|| id.clone());
         path.push(id);
     }
-    Ok(Parts { root: root.context("cargo tree writes nothing")?, crates })
+    Ok(Parts { root: root.context("cargo tree printed nothing")?, crates })
 }
 
 fn line_of_tree(line: &str) -> Option<(usize, Id, String)> {
@@ -72,7 +72,7 @@ fn line_of_tree(line: &str) -> Option<(usize, Id, String)> {
     let mut package = columns.next()?.split(' ');
     let name = package.next()?.to_owned();
     let version = package.next()?.strip_prefix('v')?.to_owned();
-    // As it was written before there were expressions.
+    // Old syntax, from before SPDX expressions.
     let licence = columns.next()?.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ");
     Some((depth, (name, version), licence))
 }
@@ -88,23 +88,23 @@ fn checksums(lock: &str) -> BTreeMap<Id, String> {
     lock.split("[[package]]").filter_map(package).collect()
 }
 
-/// As what a binary is given away.
+/// The form in which a program is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// With the list of authorities beside it.
+    /// With the CA certificates.
     Image,
-    /// Alone.
+    /// Without other files.
     Program,
 }
 
-/// What a document is about.
+/// The subject of a document.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) form: Form,
     pub(crate) image: &'a Image,
     pub(crate) about: &'a About,
     pub(crate) arch: Arch,
-    /// The digest of the binary.
+    /// The digest of the program.
     pub(crate) binary: &'a str,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn document(
     for (id, one) in &parts.crates {
         links.extend(one.needs.iter().map(|needed| link(&reference(id), "DEPENDS_ON", &reference(needed))));
     }
-    // What is no crate.
+    // Linked code that is not a crate.
     for (name, version, licence) in [
         ("rust-std", &toolchain.std, "MIT OR Apache-2.0"),
         ("glibc", &toolchain.glibc, "LGPL-2.1-or-later"),
@@ -133,7 +133,7 @@ pub(crate) fn document(
         links.push(link(&root, "STATIC_LINK", &id));
     }
     if subject.form == Form::Image {
-        // The layer's digest tells more than a version.
+        // The layer's digest is more precise than a version.
         packages.push(package(AUTHORITIES, "mozilla-ca-certificates", None, "CDLA-Permissive-2.0"));
         links.push(link(whole, "CONTAINS", AUTHORITIES));
     }
@@ -149,7 +149,7 @@ pub(crate) fn document(
         "packages": packages,
         "relationships": links,
     });
-    // Named by what is in it: two builds of the same have the same document, and no two documents one name.
+    // The name has the digest of the content: equal builds have equal documents, and no two documents share a name.
     let digest = layer::digest(document.to_string().as_bytes());
     let namespace = format!("https://cloudadapter.dev/spdx/{name}-{}", hash(&digest));
     put(&mut document, "documentNamespace", namespace.into());
@@ -162,7 +162,7 @@ fn hash(digest: &str) -> &str {
     digest.trim_start_matches("sha256:")
 }
 
-/// What all packages say.
+/// The fields that all packages share.
 fn package(id: &str, name: &str, version: Option<&str>, licence: &str) -> Value {
     let mut package = json!({
         "SPDXID": id,
@@ -187,7 +187,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The image or the program itself.
+    /// The package of the image or program itself.
     fn package(&self) -> Value {
         let Self { image, about, binary, .. } = self;
         let mut whole = package(self.reference(), image.name, Some(&about.tag), "Apache-2.0");
@@ -212,7 +212,7 @@ fn described(id: &Id, one: &Crate) -> Value {
     let (name, version) = id;
     let mut package = package(&reference(id), name, Some(version), &one.licence);
     put(&mut package, "primaryPackagePurpose", "LIBRARY".into());
-    // Ours are on no registry, so that a scanner must not take them for a crate of the same name.
+    // Crates of this workspace are not published: scanners must not confuse them with crates of the same name.
     if let Some(checksum) = &one.checksum {
         let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
         put(&mut package, "downloadLocation", address.into());
@@ -224,7 +224,7 @@ fn described(id: &Id, one: &Crate) -> Value {
     package
 }
 
-/// References may have letters, digits, `.` and `-` alone. No crate has a `.` in its name.
+/// SPDX IDs may have only letters, digits, `.` and `-`. No crate has a `.` in its name.
 fn reference((name, version): &Id) -> String {
     format!("SPDXRef-crate-{}-{}", name.replace('_', "."), version.replace(['+', '_'], "."))
 }
@@ -272,7 +272,7 @@ mod tests {
             .collect()
     }
 
-    /// What the specification asks of each document.
+    /// The properties that the specification requires of each document.
     fn judge(document: &Value) {
         for key in ["spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace"] {
             assert!(document[key].is_string(), "{key}");
@@ -286,7 +286,7 @@ mod tests {
             let id = package["SPDXID"].as_str().unwrap();
             let rest = id.strip_prefix("SPDXRef-").unwrap();
             assert!(rest.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c)), "{id}");
-            assert!(ids.insert(id), "{id} is there twice");
+            assert!(ids.insert(id), "duplicate ID {id}");
         }
         for link in document["relationships"].as_array().unwrap() {
             for end in ["spdxElementId", "relatedSpdxElement"] {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_have_their_licence_checksum_and_needs() {
+    fn crates_have_licence_checksum_and_dependencies() {
         let document = written(TREE, LOCK);
         judge(&document);
         assert_eq!(
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_its_own_checksum_and_no_authorities() {
+    fn program_has_its_checksum_and_no_ca_certificates() {
         let document = written_as(Form::Program, TREE, LOCK);
         judge(&document);
         assert!(!names(&document).contains("mozilla-ca-certificates"), "{document}");
@@ -344,13 +344,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_does_not_write_is_refused() {
+    fn unexpected_output_of_cargo_is_refused() {
         assert!(parts("", "").unwrap_err().to_string().contains("nothing"));
         assert!(parts("error: x\n", "").unwrap_err().to_string().contains("error: x"));
     }
 
     #[test]
-    fn only_what_is_linked_is_listed() {
+    fn only_linked_crates_are_listed() {
         let lock = std::fs::read_to_string(cargo::root().join("Cargo.lock")).unwrap();
         let tree = build::tree(&IMAGES[0], Arch::Amd64).unwrap();
         let document = written(&tree, &lock);
@@ -359,7 +359,7 @@ mod tests {
         for linked in ["node-controller", "tokio", "aws-lc-sys"] {
             assert!(names.contains(linked), "{linked}");
         }
-        // For tests, of another package, a macro, for building, of another system.
+        // Dependencies of tests, another package, a macro, a build script, another system.
         for other in ["proptest", "xtask", "serde_derive", "cc", "windows-sys", "adapter-sim"] {
             assert!(!names.contains(other), "{other}");
         }

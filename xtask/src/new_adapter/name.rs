@@ -1,54 +1,56 @@
-//! The name of a cloud, in the three spellings that a crate needs.
+//! The name of a cloud, in the three forms that a crate needs.
 
 use std::fmt;
 
-/// Longer ones make file names and flags that nobody types.
+/// A limit for readable file names and flags.
 const MAX: usize = 30;
 
-/// Lower case words with dashes between them, such as `acme-cloud`.
+/// Lower case words joined with dashes, such as `acme-cloud`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name(String);
 
 impl Name {
-    /// Reads what was typed.
+    /// Parses the name.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// Returns what is wrong with it, and what is expected.
     pub(super) fn read(text: &str) -> Result<Self, String> {
-        let right = "write it as `acme` or `acme-cloud`";
+        let right = "expected a name such as `acme` or `acme-cloud`";
         let is_word = |word: &str| {
             !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         };
         if !text.split('-').all(is_word) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
-            return Err(format!("is not lower case letters, digits and single dashes: {right}"));
+            return Err(format!(
+                "has other characters than lower case letters, digits and single dashes: {right}"
+            ));
         }
         if text.len() > MAX {
             return Err(format!("is longer than {MAX} letters: {right}"));
         }
         if let Some(rest) = text.strip_prefix("adapter-") {
-            return Err(format!("the crate is called adapter-... by itself: `{rest}` is enough"));
+            return Err(format!("the prefix adapter- is added automatically: `{rest}` is enough"));
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// As in folders, flags and provider IDs.
+    /// The form in folders, flags and provider IDs.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// As cargo calls it.
+    /// The name of the cargo package.
     pub(super) fn package(&self) -> String {
         format!("adapter-{self}")
     }
 
-    /// A text of the skeleton under this name.
+    /// Replaces the skeleton's name in a text of the skeleton.
     pub(super) fn rename(&self, text: &str) -> String {
         text.replace("adapter_skeleton", &self.package().replace('-', "_"))
             .replace("Skeleton", &self.camel())
             .replace("skeleton", &self.0)
     }
 
-    /// As in types: `AcmeCloud`.
+    /// The form in type names: `AcmeCloud`.
     fn camel(&self) -> String {
         let capital = |word: &str| {
             let mut letters = word.chars();

@@ -1,4 +1,4 @@
-//! What is written compiles and starts, in a workspace of its own that uses the crates of this one.
+//! A new adapter compiles and starts, in a workspace of its own with the crates of this one as dependencies.
 
 mod guide;
 
@@ -13,18 +13,19 @@ fn name(text: &str) -> Name {
 }
 
 #[test]
-fn an_adapter_that_is_there_is_left_alone() {
+fn existing_adapter_is_not_overwritten() {
     let dir = TempDir::new().expect("a folder");
     let file = dir.path().join("Cargo.toml");
     fs::write(&file, "mine").expect("room");
-    let error = write(&cargo::root().join(SKELETON), dir.path(), &name("acme")).expect_err("it is there");
+    let error =
+        write(&cargo::root().join(SKELETON), dir.path(), &name("acme")).expect_err("the folder exists");
     assert!(error.to_string().contains("choose another name"), "{error:#}");
-    assert_eq!(fs::read_to_string(&file).expect("still there"), "mine");
+    assert_eq!(fs::read_to_string(&file).expect("still exists"), "mine");
     assert_eq!(files(dir.path()).expect("a folder").len(), 1);
 }
 
 #[test]
-fn nothing_of_the_skeletons_name_is_left() {
+fn no_name_of_the_skeleton_is_left() {
     let dir = TempDir::new().expect("a folder");
     let new = dir.path().join("acme-cloud");
     write(&cargo::root().join(SKELETON), &new, &name("acme-cloud")).expect("is written");
@@ -35,7 +36,7 @@ fn nothing_of_the_skeletons_name_is_left() {
 }
 
 #[test]
-fn what_is_written_compiles_and_starts() {
+fn new_adapter_compiles_and_starts() {
     let root = cargo::root();
     let dir = workspace(&root);
     let (acme, new) = (name("acme-cloud"), dir.path().join("adapters/acme-cloud"));
@@ -44,7 +45,7 @@ fn what_is_written_compiles_and_starts() {
     assert!(said.contains("it_says_what_is_not_written_yet ... ok"), "{said}");
 }
 
-/// A workspace of its own, inside the repository for the sake of its cargo configuration.
+/// A workspace of its own, inside the repository, so that its cargo configuration applies.
 fn workspace(root: &Path) -> TempDir {
     let dir = TempDir::new_in(root.join("target")).expect("a folder");
     fs::write(dir.path().join("Cargo.toml"), alone(root)).expect("room");
@@ -52,13 +53,13 @@ fn workspace(root: &Path) -> TempDir {
     dir
 }
 
-/// What the tests of a package there say, which pass.
+/// The output of the tests of a package there, which must pass.
 fn tested(workspace: &Path, package: &str) -> String {
     let tested = Command::new(cargo::program())
         .args(["test", "--offline", "--package", package, "--target-dir"])
         .arg(cargo::root().join("target"))
         .current_dir(workspace)
-        // Tests are named only by a cargo that is not quiet.
+        // A quiet cargo does not print the names of tests.
         .env_remove("CARGO_TERM_QUIET")
         .output()
         .expect("cargo is there");
@@ -66,7 +67,7 @@ fn tested(workspace: &Path, package: &str) -> String {
     String::from_utf8_lossy(&tested.stdout).into_owned()
 }
 
-/// The manifest of this workspace without its members: they are used where they are.
+/// The manifest of this workspace without its members, which stay in their folders.
 fn alone(root: &Path) -> String {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("text");
     let (_members, rest) = manifest.split_once("\n[workspace.package]").expect("the members come first");

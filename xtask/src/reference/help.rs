@@ -1,8 +1,8 @@
-//! What a program says to `--help`, taken apart. It reads the one form that clap writes.
+//! Parses the output of `--help`, in the format of clap.
 
-/// Flags are indented so far at most, what is said of them further.
+/// Maximum indentation of flags; their descriptions are indented further.
 const INDENT_MAX: usize = 6;
-/// What is said of a flag, and a word in a list of it.
+/// Indentation of a flag's description, and of an entry in a list of values.
 const TEXT_INDENT: usize = 10;
 const WORD_INDENT: usize = 12;
 const DEFAULT: &str = "[default: ";
@@ -10,25 +10,25 @@ const VALUES: &str = "Possible values:";
 const SHORT_VALUES: &str = "[possible values: ";
 const VARIABLE: &str = "[env: ";
 
-/// All that a program says of itself.
+/// The help of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Help {
     /// What it does.
     pub(super) about: Vec<String>,
-    /// Its flags, by their headings.
+    /// Its flags, grouped by heading.
     pub(super) groups: Vec<(String, Vec<Flag>)>,
 }
 
-/// A flag, or an argument without one.
+/// A flag or a positional argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flag {
-    /// With its value, such as `--cluster-id <UID>`.
+    /// The flag with its value, such as `--cluster-id <UID>`.
     pub(super) usage: String,
     pub(super) text: String,
     pub(super) default: Option<String>,
 }
 
-/// Reads it. The flags that every program has, and examples, are left out.
+/// Parses the help. Flags that every program has, and examples, are left out.
 pub(super) fn read(text: &str) -> Help {
     let mut help = Help::default();
     let lines: Vec<&str> = text.lines().collect();
@@ -64,7 +64,7 @@ fn add(groups: &mut Vec<(String, Vec<Flag>)>, heading: String, flag: Flag) {
     }
 }
 
-/// The flag that a line is about.
+/// Returns the flag that begins on a line.
 fn usage_of(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let begins = text.starts_with('-') || text.starts_with('<') || text.starts_with('[');
@@ -75,7 +75,7 @@ fn indent(line: &str) -> usize {
     line.len().saturating_sub(line.trim_start().len())
 }
 
-/// Lines between blank ones, each as one line.
+/// Joins each group of lines between blank ones into one line.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut all = vec![String::new()];
     for line in lines {
@@ -94,7 +94,7 @@ fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     all
 }
 
-/// A line of what is said of a flag: what is indented further is a list of words, and of what they mean.
+/// Adds a line of a flag's description: deeper indentation marks a list of values and their meanings.
 fn entry(line: &str) -> String {
     match (indent(line), line.trim()) {
         (_, "") => String::new(),
@@ -105,7 +105,7 @@ fn entry(line: &str) -> String {
 }
 
 fn described(usage: &str, said: &[String]) -> Flag {
-    // Values stand in lines of their own.
+    // Values are in lines of their own.
     let (values, words): (Vec<String>, Vec<String>) =
         blocks(said).into_iter().partition(|text| text.starts_with(VALUES));
     let mut text = words.join(" ");
@@ -120,7 +120,7 @@ fn described(usage: &str, said: &[String]) -> Flag {
     Flag { usage: usage.trim().to_owned(), text: parts.join(". "), default }
 }
 
-/// Takes what stands behind these words and before a bracket out of the text.
+/// Removes the text between this prefix and the closing bracket, and returns it.
 fn cut(text: &mut String, words: &str) -> Option<String> {
     let at = text.find(words)?;
     let tail = text.split_off(at);
@@ -129,7 +129,7 @@ fn cut(text: &mut String, words: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Paragraphs, of which a list of values is one, with its entries behind each other.
+/// Joins paragraphs; a list of values counts as one, with its entries joined.
 fn blocks(said: &[String]) -> Vec<String> {
     let mut blocks = paragraphs(said.iter().map(String::as_str));
     for block in &mut blocks {

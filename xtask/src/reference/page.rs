@@ -4,17 +4,17 @@ use super::help::{Flag, Help};
 
 const HEAD: &str = "# Flags
 
-<!-- Written by `cargo xtask reference` from what each program says to `--help`: change that. -->
+<!-- Written by `cargo xtask reference` from the output of each program's `--help`: change that. -->
 
-What stands below *All controllers* or *All adapters* is the same in each of them, and is not repeated at their names. Durations are
-written as `1h30m`, `5s` or `200ms`. `--help` of a program says the same, with examples; `--version` tells its version. The chart sets what it must: what
-else is wanted goes into `extraArgs` of its Deployment.
+The flags below *All controllers* or *All adapters* are common to all of them, and are not repeated in their sections. Durations are
+written as `1h30m`, `5s` or `200ms`. `--help` of a program shows the same with examples; `--version` prints its version. The chart sets the required flags;
+set others in `extraArgs` of its Deployment.
 ";
 
-/// Programs that have flags in common.
+/// Programs with common flags.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// The heading of what they have in common. Empty: they have nothing.
+    /// The heading for the common flags. Empty if there are none.
     pub(super) name: &'static str,
     pub(super) programs: Vec<Program>,
 }
@@ -51,7 +51,7 @@ fn all(program: &Program) -> impl Iterator<Item = &Flag> {
     program.help.groups.iter().flat_map(|(_, flags)| flags)
 }
 
-/// A table for each heading that has flags of which it holds.
+/// Returns a table for each heading with flags that match.
 fn tables(program: &Program, shown: impl Fn(&Flag) -> bool) -> String {
     let mut tables = String::new();
     for (heading, flags) in &program.help.groups {
@@ -69,7 +69,7 @@ fn row(flag: &Flag) -> String {
     format!("| `{}` | {default} | {} |\n", flag.usage.replace('|', "\\|"), text(&flag.text))
 }
 
-/// As Markdown: what is in backticks stays, elsewhere nothing is a tag, emphasis or the end of a cell.
+/// Escapes text for Markdown: code spans stay, and nothing else becomes a tag, emphasis or the end of a cell.
 fn text(words: &str) -> String {
     let plain = |part: &str| part.replace('<', "&lt;").replace('*', "\\*");
     let parts = words.split('`').enumerate();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_have_stands_once() {
+    fn common_flags_are_listed_once() {
         let programs = vec![
             program("a", &[("--x", "1|2"), ("--y", "same")]),
             program("b", &[("--x", "`<3>`"), ("--y", "same")]),

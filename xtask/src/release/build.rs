@@ -20,17 +20,17 @@ use crate::step::say;
 use crate::{cargo, images, manifests};
 
 const CHART: &str = "helm/cloud-controllers";
-/// As the chart is called, which Helm wants as the archive's folder.
+/// The name of the chart, which Helm expects as the archive's folder.
 const NAME: &str = "cloud-controllers";
 
-/// Ends when it is done or when a signal comes: then nothing is left of it.
+/// Returns when the release is done or a signal arrives; in the latter case the unfinished folder is removed.
 pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     let root = cargo::root();
     let state = State::of(&root)?;
     let version = state.version()?;
     match state.refusal(&version) {
         Some(refusal) if !args.draft => bail!(refusal),
-        Some(refusal) => say(&format!("note: a draft, not to be given away: {refusal}")),
+        Some(refusal) => say(&format!("note: this is a draft, not for publication: {refusal}")),
         None => (),
     }
     let release = Unfinished::begin(&args.output, &format!("{NAME}-{version}"))?;
@@ -43,16 +43,16 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
         let mut work =
             tokio::task::spawn_blocking(move || parts(&args, &state, &version, &release).map(|()| release));
         tokio::select! {
-            done = &mut work => done.context("the work ended in a panic")?.map(Some),
+            done = &mut work => done.context("the build of the release panicked")?.map(Some),
             _ = interrupt.recv() => Ok(None),
             _ = terminate.recv() => Ok(None),
         }
     });
-    // The work may hang in another program, which a Ctrl-C ends, too; nobody waits for that.
+    // The build may wait for a program that Ctrl-C ends, too; its thread is not joined.
     runtime.shutdown_background();
     let Some(release) = ended? else {
         fs::remove_dir_all(&unfinished).ok();
-        say("Interrupted; nothing is left behind");
+        say("Interrupted; unfinished files were removed");
         return Ok(ExitCode::from(130));
     };
     let whole = release.finish()?;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The parts, the quickest first, so that what is wrong is seen soon.
+/// Makes the parts, the fastest first, so that errors show early.
 fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinished) -> anyhow::Result<()> {
     let root = cargo::root();
     part("notes", || release.write("NOTES.md", notes(&root, state, version)?.as_bytes()))?;
@@ -88,7 +88,7 @@ fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinishe
     })
 }
 
-/// Says what is done and how long it took.
+/// Prints what is done and how long it took.
 fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     say(&format!("\n==> {name}"));
     let begun = Instant::now();
@@ -97,7 +97,7 @@ fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
     Ok(())
 }
 
-/// Of a draft: what the changelog would say.
+/// The notes of a draft: the unreleased changes.
 fn notes(root: &Path, state: &State, version: &Version) -> anyhow::Result<String> {
     let (version, changelog) = (version.to_string(), read(root, "CHANGELOG.md")?);
     let changes = match changelog::section(&changelog, &version) {
@@ -107,7 +107,7 @@ fn notes(root: &Path, state: &State, version: &Version) -> anyhow::Result<String
     Ok(changelog::notes(&version, &changes))
 }
 
-/// The chart as `helm package` packs it, but the same bytes each time: without times, owners and what git ignores.
+/// Packs the chart like `helm package`, but reproducibly: without times, owners and files that git ignores.
 fn chart(root: &Path) -> anyhow::Result<Vec<u8>> {
     let listed = git(root, &["ls-files", "--cached", "--others", "--exclude-standard", "--", CHART])?;
     let mut files = Vec::new();
@@ -130,7 +130,7 @@ mod tests {
     use crate::cargo;
 
     #[test]
-    fn the_chart_is_packed_whole_and_the_same_each_time() {
+    fn chart_is_packed_completely_and_reproducibly() {
         let packed = chart(&cargo::root()).unwrap();
         assert_eq!(packed, chart(&cargo::root()).unwrap());
         let mut archive = tar::Archive::new(GzDecoder::new(packed.as_slice()));

@@ -1,27 +1,27 @@
-//! From fragments to a section of the changelog, and back to what a release says of itself. Texts in, texts out.
+//! Turns fragments into a section of the changelog, and extracts the notes of a release. Pure functions on texts.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
 
-/// The kinds of fragments, in the order in which people want to read, and their headings.
+/// The kinds of fragments with their headings, in the order of the changelog.
 const KINDS: [(&str, &str); 4] =
     [("breaking", "Breaking"), ("added", "Added"), ("changed", "Changed"), ("fixed", "Fixed")];
 
-/// What is not released stands below this heading, until the next one.
+/// Unreleased changes are below this heading, up to the next one.
 const UNRELEASED: &str = "## Unreleased\n";
 
-/// What changed, by kind and in the order of the files' names. Takes each file's name and text.
+/// Returns the changes, by kind and in the order of the files' names. Takes the name and text of each file.
 pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<String> {
     let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, text) in fragments {
         let kind = name.strip_suffix(".md").and_then(|name| name.rsplit_once('.')).map(|(_, kind)| kind);
         let known = kind.filter(|kind| KINDS.iter().any(|(known, _)| known == kind));
         let kind = known.with_context(|| {
-            format!("changelog.d/{name}: is of no kind; name it SLUG.{{breaking,added,changed,fixed}}.md")
+            format!("changelog.d/{name}: unknown kind of fragment; name it SLUG.{{breaking,added,changed,fixed}}.md")
         })?;
         if text.trim().is_empty() {
-            bail!("changelog.d/{name}: says nothing; write what changed, or remove it");
+            bail!("changelog.d/{name}: empty; describe the change, or remove the file");
         }
         by_kind.entry(kind).or_default().push(text.trim());
     }
@@ -34,12 +34,12 @@ pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<St
         }
     }
     if section.is_empty() {
-        bail!("changelog.d has no fragments: nothing changed that a user can see");
+        bail!("changelog.d has no fragments: nothing to release for users");
     }
     Ok(section)
 }
 
-/// One paragraph as an item of a list, its lines below each other. Its links lead from where the changelog is already.
+/// Formats a paragraph as a list item, with wrapped lines. The links of a fragment are already relative to CHANGELOG.md.
 fn item(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     let mut item = String::from("- ");
@@ -53,7 +53,7 @@ fn item(text: &str) -> String {
     item
 }
 
-/// The changelog with a new section, above those before it.
+/// Returns the changelog with a new section above the older ones.
 pub(super) fn with_section(
     changelog: &str,
     version: &str,
@@ -61,7 +61,7 @@ pub(super) fn with_section(
     changes: &str,
 ) -> anyhow::Result<String> {
     if section(changelog, version).is_some() {
-        bail!("CHANGELOG.md has a section {version} already; choose another version");
+        bail!("CHANGELOG.md already has a section {version}; choose another version");
     }
     let (before, rest) = changelog
         .split_once(UNRELEASED)
@@ -75,7 +75,7 @@ pub(super) fn with_section(
     Ok(text)
 }
 
-/// What the changelog says of a version, without its heading.
+/// Returns the section of a version, without its heading.
 pub(super) fn section<'a>(changelog: &'a str, version: &str) -> Option<&'a str> {
     let heading = format!("\n## {version} - ");
     let (_, rest) = changelog.split_once(&heading)?;
@@ -83,7 +83,7 @@ pub(super) fn section<'a>(changelog: &'a str, version: &str) -> Option<&'a str> 
     Some(text.split_once("\n## ").map_or(text, |(text, _)| text))
 }
 
-/// What is in the folder of a release, for people.
+/// The README of a release's folder.
 pub(super) fn notes(version: &str, changes: &str) -> String {
     format!(
         "# cloud-controllers {version}\n\nWhether all files are whole: `sha256sum --check SHA256SUMS`.\n\n{}\n",
@@ -128,20 +128,20 @@ mod tests {
     }
 
     #[test]
-    fn the_first_section_comes_after_what_is_not_released() {
+    fn first_section_follows_the_unreleased_changes() {
         let first = with_section("## Unreleased\n\nText.\n", "0.1.0", "2026-01-01", "\n- a\n").unwrap();
         assert_eq!(first, "## Unreleased\n\nText.\n\n## 0.1.0 - 2026-01-01\n\n- a\n");
     }
 
     #[test]
-    fn what_cannot_be_a_section_is_refused_with_what_mends_it() {
+    fn invalid_fragments_are_refused_with_a_fix() {
         let said = |list: &[(&str, &str)]| changes(&fragments(list)).unwrap_err().to_string();
-        assert!(said(&[("a.new.md", "x")]).contains("changelog.d/a.new.md: is of no kind"));
+        assert!(said(&[("a.new.md", "x")]).contains("changelog.d/a.new.md: unknown kind"));
         assert!(said(&[("a.md", "x")]).contains("SLUG."));
-        assert!(said(&[("a.fixed.md", " \n")]).contains("changelog.d/a.fixed.md: says nothing"));
+        assert!(said(&[("a.fixed.md", " \n")]).contains("changelog.d/a.fixed.md: empty"));
         assert!(said(&[]).contains("no fragments"));
         let twice = with_section(BEFORE, "0.1.0", "2026-02-02", "x").unwrap_err();
-        assert!(twice.to_string().contains("section 0.1.0 already"), "{twice}");
+        assert!(twice.to_string().contains("already has a section 0.1.0"), "{twice}");
         assert!(
             with_section("# Changelog\n", "0.1.0", "", "").unwrap_err().to_string().contains("## Unreleased")
         );

@@ -1,4 +1,4 @@
-//! The folder of a release. It has its name once it is whole, and until then a hidden one, which goes when the work is cut off.
+//! The folder of a release. It is hidden until it is complete, and is removed if the build is interrupted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::images::layer;
 
-/// The sums of all other files.
+/// The checksums of all other files.
 const SUMS: &str = "SHA256SUMS";
 
-/// A folder that is not whole yet. Dropping it removes it.
+/// An incomplete folder. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     dir: TempDir,
@@ -22,7 +22,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Beside where it will be, so that a rename is enough.
+    /// Created next to its final path, so that a rename completes it.
     pub(super) fn begin(output: &Path, name: &str) -> anyhow::Result<Self> {
         let fix = || format!("cannot make {}; choose another --output", output.display());
         let output = std::path::absolute(output).with_context(fix)?;
@@ -35,7 +35,7 @@ impl Unfinished {
         self.dir.path()
     }
 
-    /// What a file is called in the release: the folder that it is in now is gone at the end.
+    /// The final path of a file: the present folder does not exist in the end.
     pub(super) fn inside<'a>(&self, file: &'a Path) -> &'a Path {
         file.strip_prefix(self.path()).unwrap_or(file)
     }
@@ -44,12 +44,12 @@ impl Unfinished {
         fs::write(self.path().join(name), content).with_context(|| format!("cannot write {name}"))
     }
 
-    /// Adds the sums and gives it its name; what had that name before is gone.
+    /// Writes the checksums and renames the folder; an older folder of that name is removed.
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
         let sums = sums(&digests(self.path())?);
         self.write(SUMS, sums.as_bytes())?;
         let readable = fs::set_permissions(self.path(), permissions());
-        readable.context("cannot let others read the folder")?;
+        readable.context("cannot make the folder readable for other users")?;
         let Self { dir, whole } = self;
         match fs::remove_dir_all(&whole) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -62,12 +62,12 @@ impl Unfinished {
     }
 }
 
-/// A temporary folder is its maker's alone, and this one is for all.
+/// Temporary folders are private to their creator, but the release is for all users.
 fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }
 
-/// The sums of all files, by their paths below the folder.
+/// The checksums of all files, by their paths in the folder.
 fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut digests = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -86,7 +86,7 @@ fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(digests)
 }
 
-/// As `sha256sum` writes and reads them.
+/// In the format of `sha256sum`.
 fn sums(digests: &BTreeMap<String, String>) -> String {
     digests.iter().fold(String::new(), |mut text, (name, digest)| {
         // Writing into a String cannot fail.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_whole_leaves_nothing_and_takes_nobodys_place() {
+    fn incomplete_folder_is_removed_and_replaces_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let begin = || Unfinished::begin(dir.path(), "a-1").unwrap();
         let whole = dir.path().join("a-1");

@@ -1,4 +1,4 @@
-//! `cargo xtask release prepare`: what is changed for a release. A person looks at it, commits and tags.
+//! `cargo xtask release prepare`: changes the files for a release. The maintainer reviews, commits and tags them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,20 +29,18 @@ pub(super) fn run(version: &Version) -> anyhow::Result<()> {
     }
     write(&root, version, today())?;
     say(&format!(
-        "Look at it (`git diff`), then:\n  \
-         git commit --all --message 'chore: release {version}'\n  \
-         git tag --annotate v{version} --message {version}\n  \
-         cargo xtask release build"
+        "Review the changes (`git diff`), then:\n  git commit --all --message 'chore: release \
+         {version}'\n  git tag --annotate v{version} --message {version}\n  cargo xtask release build"
     ));
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the day of the release is the day on which it is prepared")]
+#[expect(clippy::disallowed_methods, reason = "the release is dated with the day on which it is prepared")]
 fn today() -> Date {
     jiff::Zoned::now().date()
 }
 
-/// Reads and judges everything before it writes anything.
+/// Reads and checks everything before it writes anything.
 fn write(root: &Path, version: &Version, date: Date) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for place in &PLACES {
@@ -66,7 +64,7 @@ fn write(root: &Path, version: &Version, date: Date) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The changes that are not released, by the names of their files.
+/// The unreleased changes, by the names of their files.
 pub(super) fn fragments(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut fragments = BTreeMap::new();
     for file in fs::read_dir(root.join(FRAGMENTS)).with_context(|| format!("cannot read {FRAGMENTS}"))? {
@@ -89,9 +87,9 @@ mod tests {
     use super::{PLACES, changelog, fragments, write};
     use crate::cargo;
 
-    /// On a copy of our own files.
+    /// Runs on a copy of the repository's files.
     #[test]
-    fn all_places_say_the_version_and_the_fragments_are_a_section() {
+    fn all_files_get_the_version_and_the_changelog_a_section() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for file in PLACES.iter().map(|place| place.file).chain(["CHANGELOG.md", "changelog.d/README.md"]) {
@@ -116,9 +114,9 @@ mod tests {
         assert!(root.join("changelog.d/README.md").exists());
     }
 
-    /// So that nobody finds out at the release.
+    /// Checks the repository's present state, so that errors show before the release.
     #[test]
-    fn the_fragments_of_this_tree_can_be_a_section() {
+    fn fragments_of_this_tree_are_valid() {
         let fragments = fragments(&cargo::root()).unwrap();
         if !fragments.is_empty() {
             changelog::changes(&fragments).unwrap();

@@ -1,5 +1,5 @@
-//! What the tree says of the version to be released, and whether it may be: git and files are read here, and judged in a function that
-//! touches nothing.
+//! The state of the tree with respect to a release, and whether it can be released: this file reads git and files, and a pure function
+//! decides.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use anyhow::{Context, bail};
 use super::changelog;
 use super::version::{PLACES, Version};
 
-/// What a release depends on.
+/// What decides whether a release is possible.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// Each place that has a version, and what it says.
+    /// Each file with a version, and its version.
     pub(super) versions: Vec<(&'static str, String)>,
-    /// Whether something is changed and not committed.
+    /// Whether there are uncommitted changes.
     pub(super) changed: bool,
-    /// Whether the commit is the one that the version's tag names; none without such a tag.
+    /// Whether the version's tag points to this commit; `None` without such a tag.
     pub(super) tagged: Option<bool>,
     /// Whether the changelog has a section of the version.
     pub(super) told: bool,
@@ -40,25 +40,30 @@ impl State {
         })
     }
 
-    /// The version of the tree, if all places say the same.
+    /// Returns the version of the tree if all files agree.
     pub(super) fn version(&self) -> anyhow::Result<Version> {
-        let Some((place, version)) = self.versions.first() else { bail!("there is no version") };
+        let Some((place, version)) = self.versions.first() else { bail!("found no version") };
         if let Some((other, differs)) = self.versions.iter().find(|(_, it)| it != version) {
             bail!(
-                "{place} says {version}, and {other} says {differs}; write one to both: `cargo xtask release prepare {version}`"
+                "{place} has version {version}, but {other} has {differs}; write one to both: `cargo \
+                 xtask release prepare {version}`"
             );
         }
         let read = version.parse::<Version>().map_err(anyhow::Error::msg);
         read.with_context(|| format!("{place}: version"))
     }
 
-    /// Why this tree cannot be released, if it cannot.
+    /// Returns why this tree cannot be released, if so.
     pub(super) fn refusal(&self, version: &Version) -> Option<String> {
         if self.changed {
-            Some("there are changes that are not committed; commit or remove them (`git status`), or add --draft".to_owned())
+            Some(
+                "there are uncommitted changes; commit or remove them (`git status`), or add --draft"
+                    .to_owned(),
+            )
         } else if self.tagged == Some(false) {
             Some(format!(
-                "v{version} is the tag of another commit; check that out (`git checkout v{version}`), or prepare the next version"
+                "the tag v{version} points to another commit; check that out (`git checkout \
+                 v{version}`), or prepare the next version"
             ))
         } else if !self.told {
             Some(format!(
@@ -70,22 +75,20 @@ impl State {
     }
 }
 
-/// Why this version cannot be the next one, if it cannot.
+/// Returns why this version cannot be the next one, if so.
 pub(super) fn refused(next: &Version, last: &Version, changed: bool, tagged: bool) -> Option<String> {
     if changed {
-        Some(
-            "there are changes that are not committed; commit or remove them first (`git status`)".to_owned(),
-        )
+        Some("there are uncommitted changes; commit or remove them first (`git status`)".to_owned())
     } else if next.is_older(last) {
-        Some(format!("{next} is older than {last}, which Cargo.toml has; choose a newer one"))
+        Some(format!("{next} is older than {last} in Cargo.toml; choose a newer version"))
     } else if tagged {
-        Some(format!("{next} is released: there is a tag v{next}; choose a newer version"))
+        Some(format!("{next} is already released: the tag v{next} exists; choose a newer version"))
     } else {
         None
     }
 }
 
-/// Whether the version's tag names this commit; none if there is no such tag.
+/// Whether the version's tag points to this commit; `None` without such a tag.
 pub(super) fn tagged(root: &Path, version: &str) -> anyhow::Result<Option<bool>> {
     let tag = format!("v{version}");
     if git(root, &["tag", "--list", &tag])?.is_empty() {
@@ -95,9 +98,9 @@ pub(super) fn tagged(root: &Path, version: &str) -> anyhow::Result<Option<bool>>
     Ok(Some(commit(&tag)? == commit("HEAD")?))
 }
 
-/// What git writes.
+/// Returns the output of git.
 pub(super) fn git(root: &Path, args: &[&str]) -> anyhow::Result<String> {
-    let fix = "a release is made in a clone, with git installed";
+    let fix = "cannot run git: a release is made in a clone, with git installed";
     let output = Command::new("git").args(args).current_dir(root).output().context(fix)?;
     if !output.status.success() {
         bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
@@ -123,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_prepared_and_committed_can_be_built_before_and_after_it_is_tagged() {
+    fn prepared_commit_can_be_built_with_and_without_its_tag() {
         let version = state().version().unwrap();
         assert_eq!(state().refusal(&version), None);
         assert_eq!(State { tagged: Some(true), ..state() }.refusal(&version), None);
     }
 
     #[test]
-    fn what_cannot_be_built_is_told_with_what_mends_it() {
+    fn unbuildable_states_are_reported_with_a_fix() {
         let said = |state: State| state.refusal(&version("0.2.0")).unwrap();
         assert!(said(State { changed: true, ..state() }).contains("git status"));
         assert!(said(State { tagged: Some(false), ..state() }).contains("git checkout v0.2.0"));
@@ -138,15 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_differ_are_told_with_their_files() {
+    fn differing_versions_are_reported_with_their_files() {
         let mut state = state();
         state.versions.push(("docs/images.md", "0.1.0".to_owned()));
         let said = state.version().unwrap_err().to_string();
-        assert!(said.contains("Cargo.toml says 0.2.0, and docs/images.md says 0.1.0"), "{said}");
+        assert!(said.contains("Cargo.toml has version 0.2.0, but docs/images.md has 0.1.0"), "{said}");
     }
 
     #[test]
-    fn the_next_version_is_newer_or_what_is_not_released_yet() {
+    fn next_version_is_newer_or_unreleased() {
         let said = |next: &str, changed, tagged| refused(&version(next), &version("0.2.0"), changed, tagged);
         assert_eq!(said("0.2.0", false, false), None);
         assert_eq!(said("0.3.0-rc.1", false, false), None);

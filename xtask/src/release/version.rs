@@ -1,13 +1,13 @@
-//! Where the version stands, whether all places say the same, and how they say another. Texts in, texts out.
+//! The files with the version, whether they agree, and how to change it. Pure functions on texts.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use anyhow::{Context, bail};
 
-/// Files with the version in them, below the root.
+/// Files that contain the version, relative to the root.
 pub(super) const PLACES: [Place; 4] = [
-    // Whose version all crates have.
+    // The version of all crates.
     Place { file: "Cargo.toml", lines: Lines::After("[workspace.package]", &["version = \""], "\"") },
     Place { file: "Cargo.lock", lines: Lines::Crates },
     Place {
@@ -17,7 +17,7 @@ pub(super) const PLACES: [Place; 4] = [
     Place { file: "docs/images.md", lines: Lines::Tags },
 ];
 
-/// A file, and which of its lines have the version.
+/// A file, and which of its lines contain the version.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) file: &'static str,
@@ -26,11 +26,11 @@ pub(super) struct Place {
 
 #[derive(Debug)]
 enum Lines {
-    /// The first that begins so, after this line, for each; and what the version ends with.
+    /// For each prefix, the first line after this heading that begins with it; and what ends the version.
     After(&'static str, &'static [&'static str], &'static str),
-    /// Of packages that come from no registry.
+    /// The versions of packages that come from no registry.
     Crates,
-    /// All with the tag of an image of ours.
+    /// All tags of this project's images.
     Tags,
 }
 
@@ -45,7 +45,7 @@ impl std::str::FromStr for Version {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let fault = || format!("{text:?} is no version; write one such as 0.2.0 or 0.2.0-rc.1");
+        let fault = || format!("invalid version {text:?}: expected one such as 0.2.0 or 0.2.0-rc.1");
         let (numbers, candidate) = text.split_once('-').unwrap_or((text, ""));
         let number = |text: &str| {
             let plain = text.bytes().all(|c| c.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
@@ -53,7 +53,7 @@ impl std::str::FromStr for Version {
         };
         let numbers: Option<Vec<u64>> = numbers.split('.').map(number).collect();
         let numbers = numbers.and_then(|it| <[u64; 3]>::try_from(it).ok()).ok_or_else(fault)?;
-        // Of a number with a 0 before it Helm says that it is none.
+        // Helm refuses numbers with a leading 0.
         let word = |word: &str| {
             let number = word.bytes().all(|c| c.is_ascii_digit());
             let padded = number && word.len() > 1 && word.starts_with('0');
@@ -75,7 +75,7 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Whether it comes before another: a candidate before what it is one of. Of two candidates nobody says.
+    /// Whether it precedes another version: a candidate precedes its release. Candidates are not compared with each other.
     pub(super) fn is_older(&self, than: &Self) -> bool {
         match self.numbers.cmp(&than.numbers) {
             Ordering::Less => true,
@@ -86,35 +86,37 @@ impl Version {
 }
 
 impl Place {
-    /// What the file says the version is, wherever it says so.
+    /// Returns the version in the file, wherever it is.
     pub(super) fn found<'a>(&self, text: &'a str) -> anyhow::Result<Vec<&'a str>> {
         let found: Vec<_> =
             self.spans(text)?.into_iter().filter_map(|(from, to)| text.get(from..to)).collect();
         if found.is_empty() {
-            bail!("{}: has no version where one is expected", self.file);
+            bail!("{}: expected a version, found none", self.file);
         }
         Ok(found)
     }
 
-    /// The file with another version.
+    /// Returns the file with another version.
     pub(super) fn with(&self, text: &str, version: &Version) -> anyhow::Result<String> {
         let mut changed = text.to_owned();
-        // From the end, so that the others stay where they are.
+        // From the end, so that the other positions stay valid.
         for (from, to) in self.spans(text)?.into_iter().rev() {
             changed.replace_range(from..to, &version.to_string());
         }
         Ok(changed)
     }
 
-    /// Where in the text versions stand, in their order.
+    /// Returns the positions of versions in the text, in their order.
     fn spans(&self, text: &str) -> anyhow::Result<Vec<(usize, usize)>> {
         match self.lines {
             Lines::After(heading, keys, end) => {
                 let rest = if heading.is_empty() { Some(0) } else { text.find(&format!("{heading}\n")) };
-                let rest = rest.with_context(|| format!("{}: lacks the line {heading}", self.file))?;
+                let rest = rest.with_context(|| format!("{}: expected the line {heading}", self.file))?;
                 let span = |key: &&str| span(text, rest, key, end);
                 let spans: Option<Vec<_>> = keys.iter().map(span).collect();
-                spans.with_context(|| format!("{}: lacks a line that begins with one of {keys:?}", self.file))
+                spans.with_context(|| {
+                    format!("{}: expected a line that begins with one of {keys:?}", self.file)
+                })
             }
             Lines::Crates => Ok(crates(text)),
             Lines::Tags => Ok(tags(text)),
@@ -122,7 +124,7 @@ impl Place {
     }
 }
 
-/// Of the first line from `start` on that begins with `key`: what stands between that and `end`, or the line's end.
+/// Returns the position between `key` at the beginning of a line, the first from `start` on, and `end` or the end of the line.
 fn span(text: &str, start: usize, key: &str, end: &str) -> Option<(usize, usize)> {
     let mut from = start;
     for line in text.get(start..)?.split_inclusive('\n') {
@@ -155,7 +157,7 @@ fn tags(text: &str) -> Vec<(usize, usize)> {
         let rest = text.get(from..)?;
         let length =
             rest.find(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c)).unwrap_or(rest.len());
-        // Not each name has a tag.
+        // Some names have no tag.
         rest.starts_with(|c: char| c.is_ascii_digit()).then_some((from, from + length))
     });
     let mut spans: Vec<_> = named.collect();
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_written_to_every_place_and_nowhere_else() {
+    fn version_is_written_to_every_place_and_nowhere_else() {
         for place in &PLACES {
             let text = fs::read_to_string(cargo::root().join(place.file)).unwrap();
             let before = place.found(&text).unwrap();
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_a_registry_keeps_its_version() {
+    fn packages_from_a_registry_keep_their_version() {
         let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"0.1.0\"\nsource = \"registry\"\n\n\
                     [[package]]\nname = \"b\"\nversion = \"0.1.0\"\ndependencies = [\n \"a\",\n]\n";
         let written = PLACES[1].with(lock, &version("0.2.0")).unwrap();

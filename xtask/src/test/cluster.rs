@@ -1,4 +1,4 @@
-//! `cargo xtask test cluster`: builds what the scenarios on nodes need, and plays them one after the other.
+//! `cargo xtask test cluster`: builds what the scenarios on nodes need, and runs them one after the other.
 
 use std::os::unix::process::CommandExt;
 
@@ -9,20 +9,22 @@ use crate::images::{self, Linked};
 use crate::python::Python;
 use crate::{cargo, cluster};
 
-/// What the chart runs there, and what its adapter asks.
+/// The images that the chart runs there, and the simulated cloud.
 const IMAGES: [&str; 4] = ["adapter-sim", "node-controller", "route-controller", "service-controller"];
-/// Plays the scenarios that the arguments choose, on images that are linked so.
+/// Runs the selected scenarios, on images that are linked in this way.
 pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
-    // Before minutes of building.
+    // Checked before the build, which takes minutes.
     e2e_cluster::root()?;
     let status = e2e_cluster::status(&cluster::layout()?);
     if status.any && status.all {
-        bail!("a cluster runs, which these scenarios would end; end it first: `cargo xtask cluster down`");
+        bail!(
+            "a cluster is running, which these scenarios would stop; stop it first: `cargo xtask cluster down`"
+        );
     }
     let program = programs::build("cluster")?;
     let python = Python::get()?;
     let images = images::for_tests(&IMAGES, linked)?;
-    // In our place: a signal to this process reaches the scenarios, which clean up.
+    // `exec`: signals then reach the scenarios, which clean up.
     let error = programs::command(&program, &cargo::root().join("e2e"))
         .arg("--test-threads=1")
         .args(args)

@@ -1,4 +1,4 @@
-//! The control planes that scenarios share: a program of e2e lends them, for as long as we hold its standard input.
+//! The control planes that scenarios share: a program of e2e lends them as long as its standard input is open.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use crate::cargo;
 
 const PROGRAM: &str = "control-planes";
 
-/// Ends when dropped, and all control planes with it.
+/// Stops with all control planes when dropped.
 #[derive(Debug)]
 pub(super) struct ControlPlanes {
     child: Child,
@@ -18,12 +18,12 @@ pub(super) struct ControlPlanes {
 }
 
 impl ControlPlanes {
-    /// Starts it. Control planes come when they are wanted.
+    /// Starts it. Control planes are started on demand.
     ///
     /// # Errors
-    /// When it is not built, or cannot listen.
+    /// Returns an error if the program is not built, or cannot listen.
     pub(super) fn start() -> anyhow::Result<Self> {
-        // In the system's folder for temporary files: the path of a socket has at most 107 bytes.
+        // In the system's folder for temporary files, since the path of a socket has at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("cloud-controllers-e2e-").tempdir();
         let dir = dir.context("cannot create a temporary directory")?;
         let program = cargo::built(PROGRAM);
@@ -35,16 +35,16 @@ impl ControlPlanes {
         if let Some(output) = child.stdout.take() {
             BufReader::new(output)
                 .read_line(&mut line)
-                .context("cannot read where control planes are lent")?;
+                .context("cannot read the address of the lender of control planes")?;
         }
         let Some((name, value)) = line.trim_end().split_once('=') else {
-            bail!("{} ended and lends no control planes; read above why", program.display());
+            bail!("{} ended and lends no control planes; see its output above", program.display());
         };
         let variable = (name.to_owned(), value.to_owned());
         Ok(Self { child, _dir: dir, variable })
     }
 
-    /// The environment variable that tells scenarios of it.
+    /// The environment variable by which scenarios find it.
     pub(super) fn variable(&self) -> (&str, &str) {
         (&self.variable.0, &self.variable.1)
     }
@@ -52,7 +52,7 @@ impl ControlPlanes {
 
 impl Drop for ControlPlanes {
     fn drop(&mut self) {
-        // The end of its input tells it; it fails only when it is gone already.
+        // Closing its input stops it; waiting fails only if it has already ended.
         drop(self.child.stdin.take());
         self.child.wait().ok();
     }

@@ -1,5 +1,5 @@
-//! Runs tests by cargo-nextest, each in a process of its own and as many at once as `.config/nextest.toml` allows, and lists what failed
-//! with the command that runs it again.
+//! Runs tests with cargo-nextest, each in a process of its own, with the parallelism of `.config/nextest.toml`, and lists the commands that
+//! repeat failed tests.
 
 mod interrupts;
 mod report;
@@ -16,36 +16,36 @@ use crate::cargo;
 use crate::check::tool::Tool;
 use crate::step::{FAILURES, Outcome, say};
 
-/// Most tests wait for other processes or for timers most of the time.
+/// More than the number of CPUs: most tests wait for processes or timers most of the time.
 const LANES_PER_CORE: usize = 3;
-/// Each scenario takes up to a gigabyte.
+/// Memory per scenario: up to a gigabyte.
 const LANES_MAX: usize = 24;
-/// How many of the slowest tests are shown.
+/// Number of the slowest tests that are printed.
 const SLOWEST: usize = 10;
 
-/// Which tests run, and how.
+/// The selection of tests, and how to run them.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
-    /// Of `.config/nextest.toml`.
+    /// A profile of `.config/nextest.toml`.
     pub(super) profile: &'static str,
-    /// An expression of nextest's that chooses tests; all of the profile's without it.
+    /// A nextest expression that selects tests; without it, all tests of the profile.
     pub(super) filter: Option<String>,
-    /// Further arguments of nextest.
+    /// Additional arguments of nextest.
     pub(super) args: &'a [String],
     /// Environment variables of the tests.
     pub(super) env: Vec<(&'static str, String)>,
-    /// Whether scenarios are among them.
+    /// Whether it includes scenarios.
     pub(super) scenarios: bool,
 }
 
-/// How many tests run at once.
+/// Number of tests that run at once.
 fn lanes() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores * LANES_PER_CORE + 1).min(LANES_MAX)
 }
 
 impl Run<'_> {
-    /// Runs all of them, whatever becomes of the first.
+    /// Runs all tests, even after failures.
     pub(super) fn start(&self) -> Outcome {
         match self.try_start() {
             Ok(outcome) => outcome,
@@ -56,7 +56,7 @@ impl Run<'_> {
     fn try_start(&self) -> anyhow::Result<Outcome> {
         let program = Tool::Nextest.get()?;
         let junit = cargo::target().join("nextest").join(self.profile).join("junit.xml");
-        // What an earlier run left says nothing of this one.
+        // Remove the report of an earlier run.
         std::fs::remove_file(&junit).ok();
         let mut command = Command::new(program);
         command.args(["nextest", "run", "--workspace", "--bins", "--lib", "--tests", "--no-fail-fast"]);
@@ -70,7 +70,7 @@ impl Run<'_> {
         if !self.args.iter().any(|arg| arg.starts_with("--test-threads") || arg.starts_with("-j")) {
             command.arg(format!("--test-threads={}", lanes()));
         }
-        // Tests that run `cargo xtask` let it fail on purpose.
+        // Tests that run `cargo xtask` make it fail intentionally.
         command.env_remove(FAILURES);
         let mut interrupts = Interrupts::catch()?;
         let control_planes = self.scenarios.then(ControlPlanes::start).transpose()?;
@@ -85,18 +85,18 @@ impl Run<'_> {
         let flags = if self.profile == super::USUAL { "" } else { "--ignore-default-filter " };
         let again = report.failed(&self.variables(), flags);
         if interrupts.came() {
-            say(&format!("Interrupted. What had failed by then:\n{again}"));
-            // As shells say of a program that Ctrl-C has ended: no further step begins.
+            say(&format!("Interrupted. Failed until then:\n{again}"));
+            // The exit code of a shell for a program ended by Ctrl-C, so that no further step begins.
             std::process::exit(130);
         }
         Ok(Outcome::Failed(if again.is_empty() {
-            format!("cargo-nextest ended with {status}: fix what it names above")
+            format!("cargo-nextest ended with {status}: fix what it reports above")
         } else {
-            format!("run again what failed:\n{}", again.trim_end())
+            format!("to repeat the failed tests:\n{}", again.trim_end())
         }))
     }
 
-    /// The variables that a repetition needs, as a shell takes them.
+    /// The environment variables that a repetition needs, in shell syntax.
     fn variables(&self) -> String {
         self.env.iter().map(|(name, value)| format!("{name}={value} ")).collect()
     }

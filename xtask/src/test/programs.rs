@@ -1,5 +1,5 @@
-//! Builds test programs and finds them among cargo's messages, for tiers that nextest cannot run: their scenarios share a machine that
-//! one process sets up and cleans up.
+//! Builds test programs and finds them in cargo's messages, for tiers that nextest cannot run: their scenarios share a machine, which one
+//! process sets up and cleans up.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,10 +33,10 @@ struct Profile {
     test: bool,
 }
 
-/// Builds all programs and tests of the workspace, and returns the path of the test program of this name.
+/// Builds all programs and tests of the workspace, and returns the path of the test program with this name.
 ///
 /// # Errors
-/// When something does not build.
+/// Returns an error if something does not build.
 pub(super) fn build(name: &str) -> anyhow::Result<PathBuf> {
     let built = Command::new(cargo::program())
         .args(cargo::build_all())
@@ -46,9 +46,9 @@ pub(super) fn build(name: &str) -> anyhow::Result<PathBuf> {
         .output()
         .context("cannot start cargo")?;
     if !built.status.success() {
-        bail!("the workspace does not build: fix what cargo names above");
+        bail!("the workspace does not build: fix what cargo reports above");
     }
-    program(&built.stdout, name)?.with_context(|| format!("cargo built no test program {name}"))
+    program(&built.stdout, name)?.with_context(|| format!("cargo built no test program named {name}"))
 }
 
 fn program(messages: &[u8], wanted: &str) -> anyhow::Result<Option<PathBuf>> {
@@ -65,7 +65,7 @@ fn program(messages: &[u8], wanted: &str) -> anyhow::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The command that runs a test program of the package in `folder`, as cargo does.
+/// Returns the command that runs a test program of the package in `folder`, as cargo does.
 pub(super) fn command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command

@@ -1,5 +1,5 @@
-//! Which tests a change can affect: those of the packages it touches, of all that depend on them, and of those that start their programs
-//! or read their files. When in doubt, all.
+//! Selects the tests that a change can affect: those of the changed packages, of all packages that depend on them, and of those that start
+//! their programs or read their files. In case of doubt, all tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::cargo;
 
-/// Programs that a package's tests start without depending on the package that builds them.
+/// Packages whose programs are started by tests of packages that do not depend on them.
 const STARTS: [(&str, &str); 5] = [
     ("adapter-openstack", "e2e"),
     ("node-controller", "e2e"),
@@ -18,7 +18,7 @@ const STARTS: [(&str, &str); 5] = [
     ("service-controller", "e2e"),
     ("xtask", "e2e"),
 ];
-/// Folders that belong to no package, or to one whose files others read, and the packages whose tests read them.
+/// Folders that belong to no package, or whose files other packages read, and the packages whose tests read them.
 const READS: [(&str, &[&str]); 6] = [
     ("docs/", &["adapter-openstack", "cloudctl", "e2e", "limits-simulation", "service-controller", "xtask"]),
     ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),
@@ -27,19 +27,19 @@ const READS: [(&str, &[&str]); 6] = [
     ("adapters/skeleton/", &["xtask"]),
     ("service-controller/src/plan/annotations/", &["e2e"]),
 ];
-/// What no test reads.
+/// Files that no test reads.
 const UNREAD: [&str; 6] =
     ["changelog.d/", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "typos.toml"];
-/// A controller, and how the scenarios of the others alone begin.
+/// The controllers, and the prefixes of scenarios that concern only other controllers.
 const SUBJECTS: [(&str, &str); 3] =
     [("node-controller", "node_"), ("route-controller", "route_"), ("service-controller", "service_")];
 
-/// What a change can affect.
+/// The tests that a change can affect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Affected {
-    /// Everything, because of this file.
+    /// All tests, because of this file.
     All(String),
-    /// What nextest's expression chooses.
+    /// The tests that a nextest expression selects.
     Some(String),
     Nothing,
 }
@@ -55,16 +55,16 @@ struct Package {
     manifest_path: String,
 }
 
-/// A package and its folder below the root, which ends in a slash.
+/// A package and its folder relative to the root, with a trailing slash.
 type Folder = (String, String);
 
-/// What has changed since `revision` branched off, committed or not.
+/// Returns what has changed since the branch left `revision`, committed or not.
 ///
 /// # Errors
-/// When git does not know the revision, or cargo cannot read the workspace.
+/// Returns an error if git does not know the revision, or if cargo cannot read the workspace.
 pub(super) fn affected(revision: &str) -> anyhow::Result<Affected> {
     let base = output("git", &["merge-base", revision, "HEAD"])
-        .with_context(|| format!("--since {revision}: name a branch, a tag or a commit"))?;
+        .with_context(|| format!("--since {revision}: unknown revision; name a branch, a tag or a commit"))?;
     let changed = output("git", &["diff", "--name-only", base.trim()])?;
     let new = output("git", &["ls-files", "--others", "--exclude-standard"])?;
     let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
@@ -96,7 +96,7 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
         if owner.is_none() && of_file.is_empty() && !unread {
             return Affected::All((*file).to_owned());
         }
-        // Of most packages, checks of form read the README, and no tests.
+        // Checks of form read most packages' README, and tests do not.
         changed.extend(owner.filter(|_| !file.ends_with(".md")));
         readers.extend(of_file);
     }
@@ -108,7 +108,7 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
     if terms.is_empty() { Affected::Nothing } else { Affected::Some(terms.join(" | ")) }
 }
 
-/// The scenarios that start these programs. Where controllers alone have changed, those about other controllers stay out.
+/// The scenarios that start these programs. If only controllers have changed, scenarios about other controllers are left out.
 fn scenarios(package: &str, changed: &BTreeSet<&str>, readers: &BTreeSet<&str>) -> String {
     let only_controllers =
         changed.iter().all(|name| SUBJECTS.iter().any(|(controller, _)| controller == name));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_one_controller_leaves_out_scenarios_of_the_others() {
+    fn change_of_one_controller_skips_scenarios_of_the_others() {
         let node = "rdeps(=node-controller) | (package(=e2e) & not test(/^(route_|service_)/))";
         assert_eq!(chosen(&["node-controller/src/plan.rs"]), node);
         let with_chart = chosen(&["node-controller/src/plan.rs", "helm/cloud-controllers/values.yaml"]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_no_package_run_what_reads_them_or_all() {
+    fn files_of_no_package_select_their_readers_or_all() {
         assert_eq!(chosen(&["CHANGELOG.md", "changelog.d/x.fixed.md", "node-controller/README.md"]), "");
         assert!(chosen(&["docs/scale.md"]).contains("package(=e2e)"));
         assert_eq!(chosen(&["docs/scale.md", "Cargo.lock"]), "all: Cargo.lock");
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn each_package_of_the_tables_is_there() {
+    fn packages_of_the_tables_exist() {
         let folders = folders().unwrap();
         let readers = READS.iter().flat_map(|(_, packages)| packages.iter().copied());
         let started = STARTS.iter().flat_map(|(program, by)| [*program, *by]);
         for name in readers.chain(started).chain(SUBJECTS.iter().map(|(name, _)| *name)) {
-            assert!(folders.iter().any(|(package, _)| package == name), "there is no package {name}");
+            assert!(folders.iter().any(|(package, _)| package == name), "unknown package {name}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The guide to a driver in Rust, followed from top to bottom: its code is put where it says, into a new adapter, which then compiles.
+//! Follows the guide to a driver in Rust from top to bottom: puts its code, and the files that it copies, at the places that it names in a
+//! new adapter, which must compile.
 //!
-//! What the guide tells in words is done here by hand, and fails when the words are about something that is not there any more.
+//! Steps that the guide describes in words are done here by code, which fails when the guide changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,22 +18,23 @@ use crate::cargo;
 use crate::new_adapter::{SKELETON, write};
 
 const GUIDE: &str = "docs/write-an-adapter.md";
-const BEGIN: &str = "# A driver in Rust\n";
-const END: &str = "# A server in any language\n";
-/// The comment above what goes into the client's `impl`.
+/// The files that the guide copies, and the command by which it does so.
+const CODE: &str = "examples/acme-driver";
+const COPY: &str = "$ cp -r examples/acme-driver/src adapters/acme/\n";
+/// The comment above code for the client's `impl`.
 const IN_CLIENT: &str = "// In `impl Client`:\n";
-/// How comments begin that say where the next part of a block goes.
+/// The beginnings of comments that say where the next part of a block belongs.
 const ELSEWHERE: &str = "// In ";
 
-/// Cheap, and enough to see that the guide and the skeleton still speak of the same places.
+/// Cheap, and enough to notice when the guide and the skeleton differ in their places.
 #[test]
-fn each_block_of_the_guide_has_its_place_in_a_new_adapter() {
+fn each_block_of_the_guide_fits_into_a_new_adapter() {
     let dir = TempDir::new().expect("a folder");
     put_together(&cargo::root(), &dir.path().join("acme"));
 }
 
 #[test]
-fn the_driver_of_the_guide_compiles_and_keeps_its_tests() {
+fn driver_of_the_guide_compiles_and_passes_its_tests() {
     let root = cargo::root();
     let dir = workspace(&root);
     put_together(&root, &dir.path().join("adapters/acme"));
@@ -40,7 +42,7 @@ fn the_driver_of_the_guide_compiles_and_keeps_its_tests() {
     assert!(said.contains("each_status_has_its_meaning ... ok"), "{said}");
 }
 
-/// Writes a new adapter into a folder, and the code of the guide into it.
+/// Writes a new adapter with the code of the guide into a folder.
 fn put_together(root: &Path, new: &Path) {
     write(&root.join(SKELETON), new, &name("acme")).expect("is written");
     let mut guide = Guide::open(root);
@@ -48,22 +50,21 @@ fn put_together(root: &Path, new: &Path) {
     draft.credentials(&mut guide);
     draft.answers(&mut guide);
     draft.instances(&mut guide);
-    draft.load_balancers(&mut guide);
-    draft.routes(&mut guide);
-    assert_eq!(guide.0.next(), None, "nobody put this anywhere");
+    draft.0.extend(Draft::read(&root.join(CODE)).0);
+    draft.load_balancers_and_routes(&mut guide);
+    assert_eq!(guide.0.next(), None, "no place for this block");
     draft.save(new);
 }
 
-/// The blocks of Rust that are left.
+/// The remaining blocks of Rust code.
 struct Guide(IntoIter<String>);
 
 impl Guide {
     fn open(root: &Path) -> Self {
         let page = fs::read_to_string(root.join(GUIDE)).expect("text");
-        let (_, rest) = page.split_once(BEGIN).expect("its first half");
-        let (part, _) = rest.split_once(END).expect("its second half");
+        assert!(page.contains(COPY), "{GUIDE}: no {COPY}");
         let (mut blocks, mut rust) = (Vec::new(), false);
-        for line in lines(part) {
+        for line in lines(&page) {
             match line.kind {
                 Kind::Opens => {
                     rust = line.text == "```rust";
@@ -80,7 +81,7 @@ impl Guide {
         self.0.next().expect("another block")
     }
 
-    /// The next block, in the parts that go to several places.
+    /// Returns the next block, split into the parts for several places.
     fn parts<const N: usize>(&mut self) -> [String; N] {
         let mut parts = vec![String::new()];
         for line in self.next().split_inclusive('\n') {
@@ -90,7 +91,7 @@ impl Guide {
                 parts.last_mut().expect("the first").push_str(line);
             }
         }
-        parts.try_into().expect("so many parts")
+        parts.try_into().expect("this number of parts")
     }
 }
 
@@ -107,14 +108,16 @@ impl Draft {
         Self(rust.map(|file| (file.display().to_string(), text(&file))).collect())
     }
 
-    /// Without the lints that are expected of what nothing uses yet: "the compiler says so".
+    /// Removes lint expectations for code that is used by now: "the compiler says so".
     fn save(&self, new: &Path) {
         for (file, text) in &self.0 {
             let unused = |line: &&str| line.contains("expect(dead_code");
             let text: String = text.split_inclusive('\n').filter(|line| !unused(line)).collect();
-            fs::write(new.join(file), text).expect("room");
+            let path = new.join(file);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+            fs::write(path, text).expect("room");
         }
-        fs::remove_file(new.join("src/not_written.rs")).expect("it was there");
+        fs::remove_file(new.join("src/not_written.rs")).expect("it existed");
     }
 
     fn file(&mut self, file: &str) -> &mut String {
@@ -127,7 +130,7 @@ impl Draft {
         *text = text.replace(from, to);
     }
 
-    /// Imports above others, what is of the client into it, and the rest above the tests.
+    /// Puts imports above others, methods of the client into it, and the rest above the tests.
     fn add(&mut self, file: &str, block: &str) {
         let (imports, rest) = imports(block);
         let (items, of_client) = rest.split_once(IN_CLIENT).unwrap_or((&rest, ""));
@@ -143,13 +146,6 @@ impl Draft {
         text.insert_str(first, &imports);
     }
 
-    /// All of a file below what it says of itself.
-    fn whole(&mut self, file: &str, block: &str) {
-        let text = self.file(file);
-        let head: String = text.split_inclusive('\n').take_while(|line| line.starts_with("//!")).collect();
-        *text = format!("{head}\n{block}");
-    }
-
     fn function(&mut self, file: &str, name: &str, block: &str) {
         let (imports, function) = imports(block);
         let text = self.file(file);
@@ -157,7 +153,7 @@ impl Draft {
         self.add(file, &imports);
     }
 
-    /// The inside of a function, whose arguments are used now.
+    /// The body of a function, whose arguments are used now.
     fn body(&mut self, file: &str, name: &str, block: &str) {
         let text = self.file(file);
         let span = span(text, name);
@@ -192,7 +188,6 @@ impl Draft {
     fn instances(&mut self, guide: &mut Guide) {
         let file = "src/instances.rs";
         self.add("src/client.rs", &guide.next());
-        self.add("src/client.rs", "use crate::instances::{FoundMachines, Machines};\n");
         self.add(file, &guide.next());
         self.swap(file, "use crate::{AcmeDriver, not_written::not_written};", "use crate::AcmeDriver;");
         self.body(file, "list_page", &guide.next());
@@ -206,58 +201,26 @@ impl Draft {
         self.swap("src/driver.rs", "capabilities: Vec::new(),\n", &listed);
     }
 
-    fn load_balancers(&mut self, guide: &mut Guide) {
-        self.add("src/ownership.rs", &guide.next());
-        self.add("src/client.rs", &guide.next());
-        self.add("src/client.rs", "use crate::load_balancers::Balancers;\n");
-        self.whole("src/load_balancers.rs", &guide.next());
-        self.whole("src/step.rs", &guide.next());
-        self.add("src/ownership.rs", &guide.next());
-        self.add("src/ownership.rs", "use cloud_adapter::driver::write_fence;\n");
-        self.whole("src/plan.rs", &guide.next());
-        self.add("src/client.rs", &guide.next());
-        self.add("src/client.rs", "use serde_json::json;\n");
-        self.function("src/driver.rs", "execute", &guide.next());
-        self.add("src/driver.rs", "use cloud_adapter::driver::Step as _;\n");
-        self.swap("src/driver.rs", "Deduplication::ListThenCreate", "Deduplication::ClientToken");
-    }
-
-    fn routes(&mut self, guide: &mut Guide) {
-        self.add("src/classify.rs", &guide.next());
-        self.add("src/ownership.rs", &guide.next());
-        let imported = "use cloud_adapter::driver::WantedRoute;\nuse cloud_api_proto::v1alpha1::RouteKey;\n";
-        self.add("src/ownership.rs", imported);
-        self.add("src/client.rs", &guide.next());
-        self.whole("src/routes.rs", &guide.next());
-        let [_, variant, arms, plan, executed] = guide.parts();
-        let step = "src/step.rs";
-        let arms: Vec<_> = arms.split_inclusive('\n').collect();
-        self.add(step, "use cloud_adapter::driver::RouteChanges;\n");
+    fn load_balancers_and_routes(&mut self, guide: &mut Guide) {
+        let driver = "src/driver.rs";
+        let [_, calls, tags] = guide.parts();
+        self.add("src/client.rs", &calls);
+        self.swap("src/lib.rs", "mod not_written;\n", &tags);
+        self.function(driver, "execute", &guide.next());
+        self.swap(driver, "    not_written::not_written,\n", "");
+        let [_, described] = guide.parts();
+        let (capabilities, deduplication) = described.split_once("deduplication").expect("both lines");
+        self.swap(driver, "capabilities: [\"instances\"].map(capability).into(),\n", capabilities);
         self.swap(
-            step,
-            "    /// In place of a plan that nobody has written.\n    NotWritten(&'static str),\n",
-            &variant,
+            driver,
+            "deduplication: Deduplication::ListThenCreate,\n",
+            &format!("deduplication{deduplication}"),
         );
-        let unwritten = "Self::NotWritten(_) => Operation::write(Family::LoadBalancer, \"NotWritten\"),\n";
-        self.swap(step, unwritten, arms[0]);
-        self.swap(step, "\n            | Self::NotWritten(_) =>", " =>");
-        let class = "fn class(&self) -> Priority {\n        match self {\n";
-        self.swap(step, class, &format!("{class}{}", arms[1]));
-        self.swap(step, "Self::NotWritten(part) => write!(f, \"write {part}\"),\n", &arms[2..].concat());
-        let (_, plan) = plan.split_once('\n').expect("below its first line");
-        self.function("src/plan.rs", "plan_routes", plan);
-        self.swap(
-            "src/driver.rs",
-            "Step::NotWritten(part) => return Err(not_written(part, \"src/plan.rs\")),\n",
-            &executed,
-        );
-        self.swap("src/driver.rs", "    not_written::not_written,\n", "");
-        self.swap("src/lib.rs", "mod not_written;\n", "");
         self.0.remove("src/not_written.rs");
     }
 }
 
-/// The imports of a block, and the rest.
+/// Splits a block into its imports and the rest.
 fn imports(block: &str) -> (String, String) {
     let (mut imports, mut rest, mut goes_on) = (String::new(), String::new(), false);
     for line in block.split_inclusive('\n') {
@@ -268,7 +231,7 @@ fn imports(block: &str) -> (String, String) {
     (imports, rest)
 }
 
-/// Where a function stands, with its last line.
+/// The range of a function, with its last line.
 fn span(text: &str, name: &str) -> Range<usize> {
     let (mut at, mut begun) = (0, None);
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! Ctrl-C while nextest runs: it reaches nextest and its tests too, which end and clean up, and we wait for them.
+//! Handles Ctrl-C while nextest runs: nextest and its tests receive it too and clean up, and this program waits for them.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// While this lives, and after it, Ctrl-C does not end us.
+/// From its creation on, Ctrl-C does not end this process, even after it is dropped.
 #[derive(Debug)]
 pub(super) struct Interrupts {
     runtime: Runtime,
@@ -24,11 +24,11 @@ impl Interrupts {
         Ok(Self { runtime, signal })
     }
 
-    /// Whether it has come by now.
+    /// Whether Ctrl-C was pressed.
     pub(super) fn came(&mut self) -> bool {
         let Self { runtime, signal } = self;
         runtime.block_on(async {
-            // The runtime reads what has come before it looks again.
+            // Let the runtime process pending signals before the check.
             tokio::task::yield_now().await;
             pin!(signal.recv()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
         })
@@ -42,11 +42,11 @@ mod tests {
     use super::Interrupts;
 
     #[test]
-    fn one_that_came_is_seen_and_ends_nobody() {
+    fn interrupt_is_recorded_and_does_not_end_the_process() {
         let mut interrupts = Interrupts::catch().unwrap();
         assert!(!interrupts.came());
         kill_process(getpid(), Signal::INT).unwrap();
-        // The system delivers it to this thread or another of ours, at once or a moment later.
+        // The system may deliver the signal to any thread of this process, and with a delay.
         while !interrupts.came() {}
     }
 }

@@ -1,4 +1,5 @@
-//! What nextest's JUnit report says: how long each test took and which failed. It is read line by line: nextest writes one element a line.
+//! Parses nextest's JUnit report: the duration of each test, and which tests failed. It reads line by line, since nextest writes one
+//! element per line.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ pub(super) struct Report {
 /// A test that ran.
 #[derive(Debug, PartialEq)]
 struct Case {
-    /// The package, and the test program unless it is the library, such as `e2e::scenarios`.
+    /// The package, and the test program unless it is the library's, such as `e2e::scenarios`.
     binary: String,
     name: String,
     seconds: f64,
@@ -33,12 +34,12 @@ impl Report {
         Self { cases }
     }
 
-    /// The slowest tests, a line each, and how many there were.
+    /// Returns the slowest tests, one per line, with the number of all tests.
     pub(super) fn slowest(&self, n: usize) -> String {
         let mut cases: Vec<&Case> = self.cases.iter().collect();
         cases.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         let sum: f64 = cases.iter().map(|case| case.seconds).sum();
-        let mut text = format!("{} tests, {sum:.0} s added up; the slowest:\n", cases.len());
+        let mut text = format!("{} tests, {sum:.0} s in total; the slowest:\n", cases.len());
         for case in cases.into_iter().take(n) {
             // Writing into a String cannot fail.
             writeln!(text, "  {:6.1} s  {} {}", case.seconds, case.binary, case.name).ok();
@@ -46,7 +47,7 @@ impl Report {
         text
     }
 
-    /// The command that runs each failed test again, a line each: with these variables, and these flags of nextest.
+    /// Returns the commands that repeat the failed tests, one per line, with these variables and nextest flags.
     pub(super) fn failed(&self, variables: &str, flags: &str) -> String {
         let failed = self.cases.iter().filter(|case| !case.passed);
         let command = |case: &Case| {
@@ -63,7 +64,7 @@ impl Case {
             let (_, rest) = attributes.split_once(&format!("{name}=\""))?;
             rest.split_once('"').map(|(value, _)| value)
         };
-        // The name comes first; `classname` ends in the same word.
+        // The first `name`, since `classname` ends with the same word.
         let name = attributes.strip_prefix("name=\"")?.split_once('"')?.0.to_owned();
         let seconds = value(" time").and_then(|text| text.parse().ok()).unwrap_or_default();
         Some(Self { binary: value("classname")?.to_owned(), name, seconds, passed: true })
@@ -95,7 +96,7 @@ mod tests {
             "    A=1 cargo xtask test -- --all -E 'binary_id(=e2e::scenarios) & test(=a::bad)'\n"
         );
         let slowest = report.slowest(1);
-        assert!(slowest.starts_with("2 tests, 4 s added up"), "{slowest}");
+        assert!(slowest.starts_with("2 tests, 4 s in total"), "{slowest}");
         assert!(
             slowest.contains("2.2 s  e2e::scenarios a::bad") && !slowest.contains("a::good"),
             "{slowest}"
