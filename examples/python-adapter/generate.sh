@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the contract's Python code, with types: generate.sh PROTO_DIR OUT_DIR
+# Generates the Python code of the contract with type stubs: generate.sh PROTO_DIR OUT_DIR
 set -eu
 mkdir -p "$2"
 out=$(cd "$2" && pwd)

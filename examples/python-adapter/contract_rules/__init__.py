@@ -1,1 +1,1 @@
-"""What the contract asks of every adapter, whatever its cloud: copy it as it is."""
+"""Rules of the contract that hold for every adapter and every cloud. Copy this package unchanged."""

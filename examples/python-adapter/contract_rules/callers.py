@@ -1,4 +1,4 @@
-"""How callers in a cluster prove who they are: the API server is asked what it knows of their token (step 3)."""
+"""Authentication of callers in a cluster, by token reviews of the API server."""
 
 import functools
 import json
@@ -16,14 +16,14 @@ REVIEWS = "https://kubernetes.default.svc/apis/authentication.k8s.io/v1/tokenrev
 
 
 def token_review(audience: str, roles: Mapping[str, str]) -> Identify:
-    """Believes an answer for a minute. `roles`: by `NAMESPACE/ACCOUNT`."""
+    """Returns a function that caches each answer for up to a minute. `roles` has the role by `NAMESPACE/ACCOUNT`."""
 
     @functools.lru_cache(maxsize=1024)
     def role_of(token: str, _minute: int) -> str:
         try:
             status = review({"token": token, "audiences": [audience]})
         except (OSError, ValueError, LookupError) as error:
-            raise unknown(f"the token cannot be reviewed: {error}") from error
+            raise unknown(f"cannot review the token: {error}") from error
         if not status.get("authenticated") or audience not in status.get("audiences", []):
             raise unknown()
         kind, _, account = status["user"]["username"].rpartition("serviceaccount:")
@@ -33,7 +33,7 @@ def token_review(audience: str, roles: Mapping[str, str]) -> Identify:
 
 
 def review(spec: dict[str, Any]) -> dict[str, Any]:
-    """The status of a TokenReview, asked for with the pod's own account."""
+    """Returns the status of a TokenReview, created with the pod's own ServiceAccount."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
     token = (ACCOUNT / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

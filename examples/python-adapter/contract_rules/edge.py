@@ -1,4 +1,4 @@
-"""What all calls pass: how errors leave, who may call what, what every request carries (steps 2 to 4)."""
+"""Checks of every call: errors, authentication and roles, fields of the context."""
 
 import logging
 import re
@@ -16,7 +16,7 @@ from .fields import faults
 
 Code = grpc.StatusCode
 Identify = Callable[[str], str]
-"""From a token to its role, empty if it has none. CALLER_UNAUTHENTICATED if it proves nothing."""
+"""Returns the role of a token, empty if it has none. Raises CALLER_UNAUTHENTICATED if the token is not valid."""
 ROLES = {
     "node-controller": r"InstanceService/\w+",
     "service-controller": r"LoadBalancerService/\w+",
@@ -28,7 +28,7 @@ OPEN = r"/grpc\.(health\.v1\.Health|reflection\.v1(alpha)?\.ServerReflection)/\w
 
 
 class Fault(Exception):
-    """An error of the contract. `retry_ms`: when to come back, if ever; the metadata is what callers decide on."""
+    """An error of the contract. `retry_ms` is the delay of a retry, or None; callers decide by `metadata`."""
 
     def __init__(self, code: Code, reason: str, text: str, retry_ms: int | None = None, **metadata: str) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ class Fault(Exception):
         self.info = details.ErrorInfo(reason=reason, domain="cloudadapter.dev", metadata=metadata)
 
     def item(self) -> common.ItemError:
-        """The same as the error of one item of a batch."""
+        """Returns this error as the error of one item of a batch."""
         retry = None if self.retry_ms is None else Duration(nanos=self.retry_ms * 1_000_000)
         reason = common.Reason.Value(f"REASON_{self.info.reason}")
         return common.ItemError(reason=reason, message=str(self), metadata=self.info.metadata, retry_after=retry)
@@ -57,7 +57,7 @@ class Fault(Exception):
 
 
 def invalid(fields: dict[str, str]) -> Fault:
-    """FIELD_INVALID for all fields at fault, by path."""
+    """Returns FIELD_INVALID for all invalid fields, by path."""
     text = "; ".join(f"{field}: {text}" for field, text in fields.items())
     fault = Fault(Code.INVALID_ARGUMENT, "FIELD_INVALID", text)
     fault.fields = fields
@@ -65,17 +65,17 @@ def invalid(fields: dict[str, str]) -> Fault:
 
 
 def forbidden(text: str) -> Fault:
-    """The caller is known, and may not do this."""
+    """Returns the error for an authenticated caller without the permission."""
     return Fault(Code.PERMISSION_DENIED, "CALLER_FORBIDDEN", text)
 
 
-def unknown(why: str = "the token proves no identity here") -> Fault:
-    """The refusal of who has no identity."""
+def unknown(why: str = "the token is not valid for this adapter") -> Fault:
+    """Returns the error for a caller that is not authenticated."""
     return Fault(Code.UNAUTHENTICATED, "CALLER_UNAUTHENTICATED", f"authorization: {why}")
 
 
 def draining() -> Fault:
-    """The refusal of whoever asks too late; another process may be there already."""
+    """Returns the error for calls during shutdown. Another process may already accept calls."""
     return Fault(Code.UNAVAILABLE, "DRAINING", "this adapter is about to stop", retry_ms=500)
 
 
@@ -86,7 +86,7 @@ def may(role: str, path: str) -> bool:
 
 
 class Gate(grpc.ServerInterceptor):
-    """Stands before every method of the port. Without `identify` everybody may do everything."""
+    """Checks every call of the port. Without `identify`, every caller may call every method."""
 
     def __init__(
         self, turns: Condition, identify: Identify | None, cluster_id: str, is_draining: Callable[[], bool]
@@ -94,7 +94,7 @@ class Gate(grpc.ServerInterceptor):
         self.turns, self.identify, self.cluster_id, self.is_draining = turns, identify, cluster_id, is_draining
 
     def intercept_service(self, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Decides before a byte of the request is read, and puts the checks of the body before the method."""
+        """Checks the caller before the request is read, and wraps the method with the checks of the body."""
         path, metadata = handler_call_details.method, dict(handler_call_details.invocation_metadata)
         try:
             role = self.admit(path, str(metadata.get("authorization", "")))
@@ -111,33 +111,33 @@ class Gate(grpc.ServerInterceptor):
                 if handler.response_streaming:
                     yield from handler.unary_stream(request, context)
                 else:
-                    with self.turns:  # Memory answers at once. Where calls wait, each object needs its own lock.
+                    with self.turns:  # Memory answers at once. If calls can wait, use one lock for each object.
                         response = handler.unary_unary(request, context)
                     yield response
             except Fault as fault:
                 fault.abort(context)
             except Exception:
-                logging.exception("a defect of the adapter")
-                Fault(Code.INTERNAL, "INTERNAL", "a defect of the adapter, which has logged it").abort(context)
+                logging.exception("internal error of the adapter")
+                Fault(Code.INTERNAL, "INTERNAL", "internal error; the log of the adapter has the cause").abort(context)
 
-        # On the wire one answer is a stream of one.
+        # On the wire, a single answer is a stream of one.
         codecs = handler.request_deserializer, handler.response_serializer
         return grpc.unary_stream_rpc_method_handler(answer, *codecs)
 
     def admit(self, path: str, authorization: str) -> str:
-        """The caller's role; empty if nobody is asked."""
+        """Returns the role of the caller; empty without authentication."""
         if self.identify is None:
             return ""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise unknown("there is no bearer token")
+            raise unknown("no bearer token")
         role = self.identify(token)
         if not may(role, path):
-            raise forbidden(f"{role or 'who has no role'} may not call {path}")
+            raise forbidden(f"{role or 'a caller without a role'} may not call {path}")
         return role
 
     def judge(self, request: Any, role: str) -> None:
-        """What every request carries, what only the body tells of the caller, then all other fields."""
+        """Checks the context, then the permissions that depend on the body, then all other fields."""
         if self.is_draining():
             raise draining()
         request.DiscardUnknownFields()
@@ -148,8 +148,8 @@ class Gate(grpc.ServerInterceptor):
             raise forbidden("context.cluster_id: this adapter serves another cluster")
         if role and "fence" in request.DESCRIPTOR.fields_by_name and not request.dry_run:
             if role in ("adapter", "operator"):
-                raise forbidden(f"{role} changes nothing: set dry_run")
+                raise forbidden(f"{role} may only make dry runs: set dry_run")
             if request.fence.scope and not request.fence.scope.startswith(f"{role}/"):
-                raise forbidden(f"fence.scope: {role} writes under {role}/... alone")
+                raise forbidden(f"fence.scope: {role} may only write with scopes {role}/...")
         if found:
             raise invalid(found)

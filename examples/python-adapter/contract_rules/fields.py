@@ -1,4 +1,4 @@
-"""What is wrong with a request: bounds by field, walked over its messages. All faults are told at once, by path."""
+"""Validation of requests: tables of rules, applied to all their messages. All faults are reported at once, by path."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,9 +8,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 STRING_BYTES, PROVIDER_ID_BYTES, BATCH_INSTANCES, BATCH_ROUTES = 256, 512, 500, 200
-# Items of a batch have errors of their own, and an unknown priority is no fault.
+# Items of a batch have errors of their own, and an unknown priority is allowed.
 SKIPPED = {"refs", "upserts", "deletes", "priority"}
-# Fields that must be set, by message; and in each request its context.
+# Required fields by message. In addition, each request requires its context.
 REQUIRED = {
     "RequestContext": ["cluster_id"],
     "EnsureLoadBalancerRequest": ["key", "owner", "spec"],
@@ -38,11 +38,11 @@ TIMEOUTS, DAY_NANOS = ("idle_timeout", "connect_timeout"), 86_400 * 10**9
 
 
 def is_no_timeout(name: str, listener: Any) -> bool:
-    """Whether a timeout is set, and to none that there can be."""
+    """Whether a timeout is set to an invalid value."""
     return bool(listener.HasField(name)) and not 0 < getattr(listener, name).ToNanoseconds() <= DAY_NANOS
 
 
-# Other faults: message, field, whether it is at fault, why.
+# Other rules: message, field, test for a fault, description.
 FAULTS: list[tuple[str, str, Test, str]] = [
     ("RequestContext", "max_staleness", lambda it: it.max_staleness.ToNanoseconds() < 0, "is negative"),
     ("BatchGetInstancesRequest", "refs", lambda it: len(it.refs) > BATCH_INSTANCES, "has too many"),
@@ -50,30 +50,30 @@ FAULTS: list[tuple[str, str, Test, str]] = [
     *((name, "fence", has_no_fence, "is missing") for name in (*CHANGES, "ApplyRoutesRequest")),
     *((name, "key.cluster_id", is_another, "differs from the context's") for name in CHANGES),
     *((name, "owner.uid", is_not_of_key, "differs from key.owner_uid") for name in CHANGES),
-    ("EnsureLoadBalancerRequest", "known.vendor_ids", lambda it: it.adoption == 3 and not known(it), "has none"),
-    ("Listener", "port", lambda it: it.port > 65535, "is no port"),
-    ("Listener", "node_port", lambda it: it.target_kind != 2 and not is_port(it.node_port), "is no port"),
+    ("EnsureLoadBalancerRequest", "known.vendor_ids", lambda it: it.adoption == 3 and not known(it), "is empty"),
+    ("Listener", "port", lambda it: it.port > 65535, "is not a valid port"),
+    ("Listener", "node_port", lambda it: it.target_kind != 2 and not is_port(it.node_port), "is not a valid port"),
     ("Listener", "application", lambda it: it.application > 1 and it.protocol != 1, "is for TCP only"),
-    ("Listener", "tls_refs", is_badly_certified, "goes with an application of HTTPS or TLS, and with no other"),
+    ("Listener", "tls_refs", is_badly_certified, "is for HTTPS and TLS, and required there"),
     ("Listener", "connection_limit", lambda it: it.HasField("connection_limit") and not it.connection_limit, "is 0"),
-    *(("Listener", name, partial(is_no_timeout, name), "is not within 24 hours") for name in TIMEOUTS),
-    ("LoadBalancerSpec", "subnets", lambda it: len({*it.subnets}) < len(it.subnets), "has one twice"),
+    *(("Listener", name, partial(is_no_timeout, name), "is not between 0 and 24 hours") for name in TIMEOUTS),
+    ("LoadBalancerSpec", "subnets", lambda it: len({*it.subnets}) < len(it.subnets), "has a duplicate"),
     ("RouteUpsert", "next_hop.provider_id", lambda it: not it.next_hop.provider_id, "is empty"),
     ("ApplyRoutesRequest", "upserts", lambda it: len(it.upserts) + len(it.deletes) > BATCH_ROUTES, "has too many"),
     ("ApplyRoutesRequest", "cluster_cidrs", lambda it: it.upserts and not it.cluster_cidrs, "is empty"),
-    ("HealthCheck", "port", lambda it: it.HasField("port") and not is_port(it.port), "is no port"),
-    ("HealthCheck", "path", lambda it: it.kind == it.KIND_HTTP and it.path[:1] != "/", "begins with no slash"),
+    ("HealthCheck", "port", lambda it: it.HasField("port") and not is_port(it.port), "is not a valid port"),
+    ("HealthCheck", "path", lambda it: it.kind == it.KIND_HTTP and it.path[:1] != "/", "needs a leading slash"),
     ("LoadBalancerSpec", "ip_families", lambda it: len({0, *it.ip_families}) <= len(it.ip_families), "is 0 or twice"),
 ]
 
 
 def known(request: Any) -> str:
-    """The load balancer that the caller believes to be the one."""
+    """The ID of the load balancer that the caller knows."""
     return str(request.known.vendor_ids.ids.get("loadbalancer", ""))
 
 
 def network(text: str, strict: bool = True) -> Network | None:
-    """A CIDR; `strict`: without host bits."""
+    """Parses a CIDR; with `strict`, host bits are invalid."""
     try:
         return ip_network(text, strict) if text.partition("/")[2].isdecimal() else None
     except ValueError:
@@ -81,26 +81,26 @@ def network(text: str, strict: bool = True) -> Network | None:
 
 
 def contains(cidr: str, to: Network) -> bool:
-    """Whether a destination lies in a network."""
+    """Whether a destination is inside a network."""
     around = network(cidr)
     return around is not None and around.overlaps(to) and around.prefixlen <= to.prefixlen
 
 
-CIDR: tuple[Test, str] = (lambda text: network(text) is not None, "is no CIDR, or has host bits")
-# What a value must be, by its field's name.
+CIDR: tuple[Test, str] = (lambda text: network(text) is not None, "is not a CIDR, or has host bits")
+# Rules for values, by the name of the field.
 VALUES: dict[str, tuple[Test, str]] = {
     "cluster_cidrs": CIDR,
     "destination": CIDR,
     "subnets": (bool, "is empty"),
-    "source_ranges": (lambda text: network(text, strict=False) is not None, "is no CIDR"),
-    "requested_addresses": (lambda text: network(f"{text}/{128 if ':' in text else 32}") is not None, "is no address"),
+    "source_ranges": (lambda text: network(text, strict=False) is not None, "is not a CIDR"),
+    "requested_addresses": (lambda text: network(f"{text}/{128 if ':' in text else 32}") is not None, "is invalid"),
 }
-# What tells one from another in a list, by its messages; the first is the field to blame.
+# Fields that identify a message in a list. Faults name the first field.
 UNIQUE = {"Listener": ("port", "protocol"), "Backend": ("provider_id",)}
 
 
 def faults(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
-    """The faults of a message and of those in it; `path`: where it is, with a dot at its end."""
+    """Yields the faults of a message and of its nested messages. `path` is its path, with a dot at the end."""
     kind, present = message.DESCRIPTOR.name, message.ListFields()
     required = {*REQUIRED.get(kind, []), *(["context"] if kind.endswith("Request") else [])}
     for name in required - {field.name for field, _ in present}:
@@ -114,7 +114,7 @@ def faults(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def of_field(path: str, field: Any, value: Any) -> Iterator[tuple[str, str]]:
-    """The faults of one value, of each in a list, or of each in a map."""
+    """Yields the faults of one value, or of each value in a list or map."""
     unique = UNIQUE.get(field.message_type.name, ()) if field.message_type else ()
     (is_good, why), seen = VALUES.get(field.name, (lambda _: True, "")), set()
     most = PROVIDER_ID_BYTES if field.name == "provider_id" else STRING_BYTES
@@ -123,12 +123,12 @@ def of_field(path: str, field: Any, value: Any) -> Iterator[tuple[str, str]]:
         if isinstance(item, Message):
             yield from faults(item, f"{at}.")
             if unique and (same := tuple(getattr(item, name) for name in unique)) in seen:
-                yield f"{at}.{unique[0]}", "is twice here"
+                yield f"{at}.{unique[0]}", "is a duplicate"
             elif unique:
                 seen.add(same)
         elif isinstance(item, str) and len(item.encode()) > most:
             yield at, f"is longer than {most} bytes"
         elif field.enum_type and item not in field.enum_type.values_by_number:
-            yield path, f"{item} is unknown here"
+            yield path, f"unknown value {item}"
         elif not is_good(item):
             yield at, why

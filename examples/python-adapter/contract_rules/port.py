@@ -1,4 +1,4 @@
-"""What ports need that no service knows: reflection's name of today, a certificate that may change, probes (step 1)."""
+"""The ports apart from the services: reflection v1, certificates that change, probes."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ REFLECTION = "grpc.reflection.v1.ServerReflection"
 
 
 def serve_reflection(server: grpc.Server, services: Iterable[str]) -> None:
-    """Under both names: Python's library serves v1alpha alone, and the messages are the same."""
+    """Serves reflection under both names. Python's library has only v1alpha, whose messages are the same as in v1."""
     names = [*services, reflection.SERVICE_NAME, REFLECTION]
     reflection.enable_server_reflection(names, server)
     method = grpc.stream_stream_rpc_method_handler(
@@ -26,7 +26,7 @@ def serve_reflection(server: grpc.Server, services: Iterable[str]) -> None:
 
 
 def credentials(cert: Path, key: Path) -> grpc.ServerCredentials:
-    """TLS with a certificate and its key, PEM, which are read again at each handshake."""
+    """Returns TLS credentials from PEM files, which are read again at each handshake."""
 
     def read() -> grpc.ServerCertificateConfiguration:
         return grpc.ssl_server_certificate_configuration([(key.read_bytes(), cert.read_bytes())])
@@ -35,7 +35,7 @@ def credentials(cert: Path, key: Path) -> grpc.ServerCredentials:
 
 
 def serve_probes(address: str, is_ready: Callable[[], bool]) -> int:
-    """Answers a kubelet's probes in the background, by plain HTTP, and nothing else. Tells on which port."""
+    """Serves only the probes of the kubelet, in the background, over plain HTTP. Returns the port."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 5
@@ -47,7 +47,7 @@ def serve_probes(address: str, is_ready: Callable[[], bool]) -> int:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads who probed."""
+            """Does not log probes."""
 
     host, _, port = address.rpartition(":")
     server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)

@@ -1,4 +1,4 @@
-"""The watches: one protocol for all collections, over listings that are compared (step 6)."""
+"""The watches: one protocol for all collections, based on comparing listings."""
 
 import threading
 import uuid
@@ -15,22 +15,22 @@ from .words import checksum, digest, now
 
 CHUNK = 128  # items of a few kB at most: far below 1 MiB
 KEEP_LISTINGS = 256
-WAIT_SECONDS = 5  # The thread of a client that hung up is free after that.
+WAIT_SECONDS = 5  # Upper bound until the thread of a disconnected client is free.
 Show = Callable[[], Mapping[str, Message]]  # what a caller may see, by ID
 T = TypeVar("T", bound=Message)
 R = TypeVar("R", bound=Message)
 
 
 class Watched:
-    """Objects that are replaced and never changed. Who reads or writes them holds `changed`."""
+    """Objects that are replaced and never modified. Readers and writers must hold `changed`."""
 
     def __init__(self, scope: common.Scope) -> None:
-        self.id, self.scope = uuid.uuid4().hex, scope  # of this memory, and so of the process
+        self.id, self.scope = uuid.uuid4().hex, scope  # unique for each process
         self.changed, self.revision, self.draining = threading.Condition(), 0, False
-        self.listings: OrderedDict[str, Mapping[str, Message]] = OrderedDict()  # shown of late, by token
+        self.listings: OrderedDict[str, Mapping[str, Message]] = OrderedDict()  # the last ones sent, by token
 
     def put(self, table: dict[str, T], key: str, new: T | None) -> None:
-        """Puts an object in the place of the one of that ID; None removes it."""
+        """Replaces the object with this key; None removes it."""
         with self.changed:
             table.pop(key, None)
             if new is not None:
@@ -39,7 +39,7 @@ class Watched:
             self.changed.notify_all()
 
     def wait(self, revision: int) -> None:
-        """Until something changed since, or for some seconds; DRAINING if the process is about to stop."""
+        """Waits for a change, or a few seconds. Raises DRAINING if the process is about to stop."""
         with self.changed:
             self.changed.wait_for(lambda: self.draining or self.revision != revision, WAIT_SECONDS)
         if self.draining:
@@ -48,7 +48,7 @@ class Watched:
     def watch(
         self, show: Show, request: Any, context: grpc.ServicerContext, event: Callable[..., R], *names: str
     ) -> Iterator[R]:
-        """First all that `show` has, then how it differs from before. `names`: what tells which one is gone."""
+        """Sends all items of `show`, then the differences. `names` are the fields of a GONE event."""
         cidrs = getattr(request, "cluster_cidrs", ())
         view = digest(self.id, request.DESCRIPTOR.name, request.context.cluster_id, *cidrs)
         last = self.listings.get(request.resume_token) if request.resume_token.startswith(f"{view}/") else None

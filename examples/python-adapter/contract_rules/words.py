@@ -1,4 +1,4 @@
-"""Small things that answers are made of (steps 4 and 6)."""
+"""Helpers for answers."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 
 def digest(*parts: str | bytes) -> str:
-    """Names some texts for short."""
+    """Returns a short hash of texts."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -20,12 +20,12 @@ def now() -> Timestamp:
 
 
 def checksum(keys: Iterable[str]) -> int:
-    """The sum of the first eight bytes of each key's SHA-256, modulo 2^64."""
+    """Returns the sum of the first eight bytes of the SHA-256 of each key, modulo 2^64."""
     return sum(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") for key in keys) % 2**64
 
 
 def cost(calls: int = 0, family: str = "") -> common.Cost:
-    """The calls to the cloud that a request caused; none if memory knew the answer."""
+    """Returns the calls to the cloud that a request caused; none if the answer came from memory."""
     if not calls:
         return common.Cost(source=common.Cost.SOURCE_MEMORY)
     live = common.Cost.SOURCE_LIVE

@@ -1,1 +1,1 @@
-"""A cloud adapter whose cloud is its own memory: one file a subject, and `cloud.py` is what a real one replaces."""
+"""A cloud adapter that keeps its cloud in memory. For a real cloud, replace `cloud.py`."""

@@ -1,4 +1,4 @@
-"""Flags, and the life of the process."""
+"""Flags, start and stop of the process."""
 
 import argparse
 import logging
@@ -18,37 +18,37 @@ LOCAL = ("127.", "localhost:", "[::1]:", "unix:")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The flags. Those that the chart sets have the names that the chart knows."""
-    parser = argparse.ArgumentParser("mem_adapter", description="A cloud adapter whose cloud is its own memory.")
-    parser.add_argument("--grpc-address", default="127.0.0.1:8443", help="where the contract is served")
-    parser.add_argument("--http-address", default="127.0.0.1:10273", help="/healthz and /readyz")
-    parser.add_argument("--cluster-id", default="", help="the one cluster that is served; without it, any")
-    parser.add_argument("--tls-cert", type=Path, help="certificates, PEM; read again at each connection")
-    parser.add_argument("--tls-key", type=Path, help="their key")
-    parser.add_argument("--insecure", action="store_true", help="no TLS, not even off this machine")
+    """Parses the flags. Flags that the chart sets have the same names as in other adapters."""
+    parser = argparse.ArgumentParser("mem_adapter", description="A cloud adapter that keeps its cloud in memory.")
+    parser.add_argument("--grpc-address", default="127.0.0.1:8443", help="address of the gRPC API")
+    parser.add_argument("--http-address", default="127.0.0.1:10273", help="address of /healthz and /readyz")
+    parser.add_argument("--cluster-id", default="", help="the only cluster that is served; default: any")
+    parser.add_argument("--tls-cert", type=Path, help="PEM file with certificates; read at each connection")
+    parser.add_argument("--tls-key", type=Path, help="PEM file with their key")
+    parser.add_argument("--insecure", action="store_true", help="allow a non-loopback address without TLS")
     parser.add_argument("--authentication", choices=["none", "token-review"], default="none")
     parser.add_argument("--identity", action="append", default=[], metavar="ROLE=NAMESPACE/ACCOUNT")
-    grant = "load balancer without an owner that Services of a namespace may take over; * is any"
+    grant = "load balancer without an owner that Services of a namespace may adopt; * is any"
     parser.add_argument("--grant", action="append", default=[], metavar="NAMESPACE:adopt=ID", help=grant)
     parser.add_argument("--max-connection-age", type=float, default=1800, metavar="SECONDS")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warn", "error"])
     parser.add_argument("--log-format", default="text", choices=["text"])
     args = parser.parse_args(argv)
     if bool(args.tls_cert) != bool(args.tls_key):
-        parser.error("--tls-cert and --tls-key go together")
+        parser.error("--tls-cert and --tls-key: set both or none")
     if not args.tls_cert and not args.insecure and not args.grpc_address.startswith(LOCAL):
-        parser.error("--grpc-address: is no loopback address; give --tls-cert and --tls-key, or --insecure")
+        parser.error("--grpc-address: not a loopback address; set --tls-cert and --tls-key, or --insecure")
     if args.authentication == "token-review" and not (args.identity and args.cluster_id):
-        parser.error("--authentication=token-review: needs --identity and --cluster-id")
+        parser.error("--authentication=token-review: requires --identity and --cluster-id")
     if any(text.count(":adopt=") != 1 for text in args.grant):
-        parser.error("--grant: write NAMESPACE:adopt=ID")
+        parser.error("--grant: expected NAMESPACE:adopt=ID")
     if any(text.partition("=")[0] not in ROLES or text.count("/") != 1 for text in args.identity):
-        parser.error(f"--identity: write ROLE=NAMESPACE/ACCOUNT with a role of {', '.join(ROLES)}")
+        parser.error(f"--identity: expected ROLE=NAMESPACE/ACCOUNT with a role of {', '.join(ROLES)}")
     return args
 
 
 def main(cloud: Cloud, argv: Sequence[str] | None = None, identify: Identify | None = None) -> None:
-    """Serves until SIGTERM or Ctrl-C. `identify`: how callers prove who they are, if no flag says it."""
+    """Serves until SIGTERM or Ctrl-C. `identify` authenticates callers unless a flag selects another way."""
     args, stopped = parse(argv), threading.Event()
     if args.authentication == "token-review":
         roles = {account: role for role, _, account in (text.partition("=") for text in args.identity)}
@@ -60,7 +60,7 @@ def main(cloud: Cloud, argv: Sequence[str] | None = None, identify: Identify | N
     server = Server(cloud, identify, args.cluster_id, args.max_connection_age)
     serve_probes(args.http_address, lambda: not cloud.draining)
     server.start(args.grpc_address, credentials(args.tls_cert, args.tls_key) if args.tls_cert else None)
-    logging.info("the contract is served on %s", args.grpc_address)
+    logging.info("serving gRPC on %s", args.grpc_address)
     stopped.wait()
     server.stop()
 

@@ -1,4 +1,4 @@
-"""LoadBalancerService. This cloud takes a whole load balancer in one call and answers at once (step 8)."""
+"""LoadBalancerService. This cloud creates a complete load balancer in one call, synchronously."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -18,12 +18,12 @@ from contract_rules.words import cost, digest
 
 from .cloud import Cloud, Context
 
-KEEP_SETS = 1024  # of all clusters; the contract asks for 64 of each
+KEEP_SETS = 1024  # for all clusters; the contract requires 64 for each
 Asks = Callable[[api.LoadBalancerSpec], bool]
 reads_requests: Asks = lambda spec: any(it.application > it.APPLICATION_PASS for it in spec.listeners)
 times_connects: Asks = lambda spec: any(it.HasField("connect_timeout") for it in spec.listeners)
 limits_connections: Asks = lambda spec: any(it.HasField("connection_limit") for it in spec.listeners)
-# What this cloud cannot: the capability, the field, whether a specification asks for it.
+# Features that this cloud lacks: the capability, the field, and the test whether a specification needs it.
 MISSING: list[tuple[str, str, Asks]] = [
     ("lb.internal", "spec.scheme", lambda spec: spec.scheme == spec.SCHEME_INTERNAL),
     ("lb.dual-stack", "spec.ip_families", lambda spec: [*spec.ip_families] != [api.IP_FAMILY_IPV4]),
@@ -47,14 +47,14 @@ MISSING: list[tuple[str, str, Asks]] = [
 
 
 class LoadBalancers(rpc.LoadBalancerServiceServicer):
-    """Serves them. Calls take turns, so each change is made whole."""
+    """The service. Calls are serialised, so each change is atomic."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
         self.sets: OrderedDict[tuple[str, str], Mapping[str, api.Backend]] = OrderedDict()  # by cluster and ID
 
     def WatchLoadBalancers(self, request: api.WatchLoadBalancersRequest, context: Context) -> Iterator[Event]:
-        """What the caller's cluster owns."""
+        """Streams the load balancers that the caller's cluster owns."""
 
         def show() -> dict[str, api.LoadBalancer]:
             all_of_them, cluster = self.cloud.balancers.items(), request.context.cluster_id
@@ -63,29 +63,29 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
         return self.cloud.watch(show, request, context, Event, "vendor_id", "key")
 
     def PutBackendSet(self, request: api.PutBackendSetRequest, context: Context) -> api.PutBackendSetResponse:
-        """Keeps a set; the least recently named one makes room."""
+        """Stores a set, and evicts the least recently used one."""
         cluster, backends = request.context.cluster_id, dict[str, api.Backend]()
         if request.HasField("delta"):
             base = self.named(cluster, request.delta.base_id, "delta.base_id")
             backends = {name: base[name] for name in base if name not in request.delta.remove}
         backends |= {backend.provider_id: backend for backend in request.full.backends or request.delta.add}
         if self.sets.setdefault((cluster, request.id), backends) != backends:
-            raise invalid({"id": "names a set with other content; sets never change"})
+            raise invalid({"id": "already has other content; sets are immutable"})
         self.sets.move_to_end((cluster, request.id))
         if len(self.sets) > KEEP_SETS:
             self.sets.popitem(last=False)
         return api.PutBackendSetResponse(size=len(backends), cost=cost())
 
     def named(self, cluster: str, name: str, field: str) -> Mapping[str, api.Backend]:
-        """The backends of a set; naming it keeps it."""
+        """Returns the backends of a set, and marks it as used."""
         if (cluster, name) not in self.sets:
-            text = f"{field}: there is no set {name!r}; put it and repeat"
+            text = f"{field}: unknown set {name!r}; put it and retry"
             raise Fault(Code.FAILED_PRECONDITION, "BACKEND_SET_UNKNOWN", text, retry_ms=0)
         self.sets.move_to_end((cluster, name))
         return self.sets[cluster, name]
 
     def EnsureLoadBalancer(self, request: Ensure, context: Context) -> Ensured:
-        """Converges by one write; a request like the one before writes nothing."""
+        """Converges by one write. A repeated request writes nothing."""
         check_features(request.spec)
         pool = self.named(request.key.cluster_id, request.spec.backend_set_id, "spec.backend_set_id")
         self.cloud.fences.admit(request, request.key.owner_uid)
@@ -105,7 +105,7 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
         return done
 
     def DeleteLoadBalancer(self, request: Delete, context: Context) -> Deleted:
-        """Removes what has the key, and what is nobody's and has its name or is known. What is another's stays."""
+        """Deletes load balancers with the key, and unowned ones by name or known ID. Others stay."""
         self.cloud.fences.admit(request, request.key.owner_uid)
         names, balancers = {name_of(request), known(request)}, self.cloud.balancers
         mine = [it for it in balancers.values() if it.key == request.key]
@@ -114,7 +114,7 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
             plan = [planned("Delete", it) for it in mine]
             return Deleted(state=api.LOAD_BALANCER_STATE_DELETING, plan=plan, cost=cost())
         for it in mine:
-            # What was there before its owner is nobody's again.
+            # An adopted load balancer is released, not deleted.
             left = api.LoadBalancer(vendor_id=it.vendor_id, name=it.name, addresses=it.addresses, created_at=it.created_at)
             self.cloud.put(balancers, it.vendor_id, left if it.vendor_id in self.cloud.adopted else None)
             self.cloud.adopted.discard(it.vendor_id)
@@ -122,7 +122,7 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
         return Deleted(state=api.LOAD_BALANCER_STATE_ABSENT, cost=cost(1 + len(mine), "loadbalancer"))
 
     def choose(self, request: Ensure) -> api.LoadBalancer | None:
-        """The one to work on; None: there is none, and one may be made."""
+        """Returns the load balancer of the request. None: it does not exist and may be created."""
         by_id, hint, found = request.adoption == api.ADOPTION_BY_ID, known(request), None
         for it in self.cloud.balancers.values():
             if it.key == request.key:
@@ -130,13 +130,13 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
             if it.vendor_id == hint if by_id else it.name == name_of(request):
                 found = it
         if found is None and by_id:
-            raise Fault(Code.NOT_FOUND, "RESOURCE_GONE", f"known.vendor_ids: there is no load balancer {hint!r}")
+            raise Fault(Code.NOT_FOUND, "RESOURCE_GONE", f"known.vendor_ids: unknown load balancer {hint!r}")
         if found and (found.HasField("key") or request.adoption <= api.ADOPTION_NEVER):
-            text = f"{found.name} is not this Service's"
+            text = f"{found.name} does not belong to this Service"
             raise Fault(Code.ALREADY_EXISTS, "OWNED_BY_OTHER", text, vendor_id=found.vendor_id)
         if found and by_id:
             if not self.cloud.may_adopt(request.owner.namespace, found.vendor_id):
-                text = f"{found.name} has no owner; start the adapter with --grant to let {request.owner.namespace} take it over"
+                text = f"{found.name} has no owner; to let {request.owner.namespace} adopt it, set --grant"
                 raise Fault(Code.ALREADY_EXISTS, "OWNED_BY_OTHER", text, vendor_id=found.vendor_id)
             if not request.dry_run:
                 self.cloud.adopted.add(found.vendor_id)
@@ -144,40 +144,40 @@ class LoadBalancers(rpc.LoadBalancerServiceServicer):
 
 
 def check_features(spec: api.LoadBalancerSpec) -> None:
-    """Parameters, of which there are none, and capabilities that `GetInfo` does not list."""
+    """Refuses all parameters, and features whose capability `GetInfo` does not list."""
     for name in spec.parameters:
-        text = f"spec.parameters: there is no {name!r}"
+        text = f"spec.parameters: unknown parameter {name!r}"
         raise Fault(Code.INVALID_ARGUMENT, "UNKNOWN_PARAMETER", text, parameter=name)
     for capability, field, asks in MISSING:
         if asks(spec):
-            text = f"{field}: this cloud has no {capability}"
+            text = f"{field}: this cloud does not support {capability}"
             raise Fault(Code.INVALID_ARGUMENT, "UNSUPPORTED_FEATURE", text, capability=capability, field=field)
 
 
 def name_of(request: Ensure | Delete) -> str:
-    """The deterministic name: readable, with a digest of the key at its end."""
+    """Returns the deterministic name: a readable part and a digest of the key."""
     readable = f"{request.owner.namespace}-{request.owner.name}"[:40]
     return f"{readable}-{digest(request.key.cluster_id, request.key.owner_uid)}"
 
 
 def planned(verb: str, item: api.LoadBalancer) -> common.PlannedStep:
-    """A write that a dry run does not make."""
+    """Returns a write that a dry run plans but does not make."""
     return common.PlannedStep(operation=verb, description=f"{verb} {item.name}", family="loadbalancer")
 
 
 def described(request: Ensure, old: api.LoadBalancer, backends: int) -> api.LoadBalancer:
-    """How it shows once all is so. The hash is of all that was asked for but backends and names, whatever its order."""
+    """Returns the load balancer after the write. The hash covers the spec except backends and names, in any order."""
     spec = api.LoadBalancerSpec()
     spec.CopyFrom(request.spec)
     spec.ClearField("backend_set_id")
     for listener in spec.listeners:
         listener.ClearField("name")
-        listener.ClearField("app_protocol")  # Nothing is made of it: lb.app-protocol is not listed.
+        listener.ClearField("app_protocol")  # Ignored, because lb.app-protocol is not listed.
     spec.listeners.sort(key=lambda it: (it.protocol, it.port))
     spec.source_ranges.sort()
     item = api.LoadBalancer(key=request.key, owner=request.owner, fence=request.fence, backends=backends)
     item.MergeFrom(api.LoadBalancer(vendor_id=old.vendor_id, name=old.name, created_at=old.created_at))
-    # With the PROXY protocol nothing may be cut short on the way to the address.
+    # With the PROXY protocol, nodes must not bypass the load balancer.
     proxied = any(it.proxy_protocol > 1 for it in spec.listeners)
     mode = api.LoadBalancerAddress.IpMode.Value("IP_MODE_PROXY" if proxied else "IP_MODE_VIP")
     item.addresses.extend(api.LoadBalancerAddress(ip=address.ip, ip_mode=mode) for address in old.addresses)

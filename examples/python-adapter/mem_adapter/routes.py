@@ -1,4 +1,4 @@
-"""RouteService: routes to the pods of each node. This cloud has one route a destination, which is its ID (step 9)."""
+"""RouteService: routes to the pods of each node. This cloud has one route per destination, which is its ID."""
 
 from collections.abc import Iterator
 
@@ -17,13 +17,13 @@ Item = api.RouteUpsert | api.RouteDelete
 
 
 class Routes(rpc.RouteServiceServicer):
-    """Serves them."""
+    """The service."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
 
     def WatchRoutes(self, request: api.WatchRoutesRequest, context: Context) -> Iterator[api.WatchRoutesResponse]:
-        """Own ones, and all others that overlap the cluster's networks."""
+        """Streams the routes of the cluster, and all others that overlap its CIDRs."""
         cluster, networks = request.context.cluster_id, [network(text) for text in request.cluster_cidrs]
 
         def show() -> dict[str, api.Route]:
@@ -39,7 +39,7 @@ class Routes(rpc.RouteServiceServicer):
         return self.cloud.watch(show, request, context, api.WatchRoutesResponse, "vendor_id")
 
     def ApplyRoutes(self, request: api.ApplyRoutesRequest, context: Context) -> api.ApplyRoutesResponse:
-        """Lays and removes them, each for itself. A dry run decides on a copy of the table."""
+        """Creates and removes routes, each independently. A dry run decides on a copy of the table."""
         self.cloud.fences.admit(request, "routes")
         batch, table = Batch(request, self.cloud), self.cloud.routes
         results = [batch.settle(f"upserts[{n}]", item) for n, item in enumerate(request.upserts)]
@@ -63,7 +63,7 @@ class Batch:
         self.asked: set[str] = set()
 
     def settle(self, path: str, item: Item) -> Result:
-        """What becomes of one."""
+        """Applies one item and returns its result."""
         try:
             to = self.destination(path, item)
             found, inside = self.table.get(str(to)), any(contains(text, to) for text in self.request.cluster_cidrs)
@@ -80,7 +80,7 @@ class Batch:
         return Result(key=item.key, outcome=Result.OUTCOME_APPLIED if applied else Result.OUTCOME_UNCHANGED)
 
     def destination(self, path: str, item: Item) -> Network:
-        """Where to; FIELD_INVALID if it cannot be read."""
+        """Returns the destination; raises FIELD_INVALID if the item is invalid."""
         bad, to = dict(faults(item, f"{path}.")), network(item.key.destination)
         if item.key.cluster_id != self.request.context.cluster_id:
             bad[f"{path}.key.cluster_id"] = "differs from context.cluster_id"
@@ -89,17 +89,17 @@ class Batch:
         return to
 
     def lay(self, path: str, to: str, item: api.RouteUpsert, found: api.Route | None, inside: bool) -> bool:
-        """Puts a route into the table, unless it is there."""
+        """Puts a route into the table. Returns False if it is there already."""
         if not inside:
             raise invalid({f"{path}.key.destination": "is outside of cluster_cidrs"})
         if item.next_hop.provider_id not in self.machines:
-            raise invalid({f"{path}.next_hop.provider_id": "names no machine of this cloud"})
+            raise invalid({f"{path}.next_hop.provider_id": "is not an instance of this cloud"})
         if to in self.asked:
-            text = f"{path}.key.destination: is twice in this request"
+            text = f"{path}.key.destination: is a duplicate in this request"
             raise Fault(Code.ABORTED, "OPERATION_CONFLICT", text, retry_ms=500)
         self.asked.add(to)
         if found and not is_of(found, item):
-            raise Fault(Code.ALREADY_EXISTS, "OWNED_BY_OTHER", f"{path}: {to} is another's", vendor_id=to)
+            raise Fault(Code.ALREADY_EXISTS, "OWNED_BY_OTHER", f"{path}: {to} has another owner", vendor_id=to)
         same = found and all(getattr(found.next_hop, it.name) == value for it, value in item.next_hop.ListFields())
         if same and found and found.state == api.ROUTE_STATE_ACTIVE:
             return False
@@ -111,7 +111,7 @@ class Batch:
 
 
 def is_of(route: api.Route, item: Item) -> bool:
-    """Whether a route is of the item's key, or nobody's and to the same machine."""
+    """Whether a route has the item's key, or has no owner and leads to the same instance."""
     if route.HasField("key"):
         return (route.key.cluster_id, route.key.node_uid) == (item.key.cluster_id, item.key.node_uid)
     return route.next_hop.provider_id == item.next_hop.provider_id

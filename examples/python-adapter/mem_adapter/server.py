@@ -1,4 +1,4 @@
-"""The contract's port: four services, health and reflection behind one gate (steps 1 and 5)."""
+"""The gRPC port: four services, health and reflection behind one interceptor."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,13 +41,13 @@ VERBS = ("EnsureLoadBalancer", "DeleteLoadBalancer", "ApplyRoutes")
 
 
 class Info(adapter_rpc.AdapterServiceServicer):
-    """What this adapter is, and how it does: from memory."""
+    """Identity and status of this adapter."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
 
     def GetInfo(self, request: api.GetInfoRequest, context: Context) -> api.GetInfoResponse:
-        """The same in all processes but for their ID."""
+        """Returns the same in all processes, except for the instance ID."""
         stable, latency = api.Capability.LEVEL_STABLE, Duration(nanos=100_000_000)
         return api.GetInfoResponse(
             adapter_name="mem-adapter",
@@ -64,7 +64,7 @@ class Info(adapter_rpc.AdapterServiceServicer):
         )
 
     def WatchStatus(self, request: api.WatchStatusRequest, context: Context) -> Iterator[api.WatchStatusResponse]:
-        """At once, on change, and every few seconds."""
+        """Sends the status at once, on each change, and every few seconds."""
         cloud, mirrors = self.cloud, dict[str, Any]()
         mirrors |= {"instances": cloud.machines, "load-balancers": cloud.balancers, "routes": cloud.routes}
         while context.is_active():
@@ -94,7 +94,7 @@ class Server:
         serve_reflection(self.grpc, [*SERVICES, health.SERVICE_NAME])
 
     def start(self, address: str, tls: grpc.ServerCredentials | None = None) -> int:
-        """Listens, and tells on which port."""
+        """Starts to listen. Returns the port."""
         port = self.grpc.add_secure_port(address, tls) if tls else self.grpc.add_insecure_port(address)
         self.grpc.start()
         for service in ("", *SERVICES):
@@ -102,7 +102,7 @@ class Server:
         return port
 
     def drain(self) -> None:
-        """Sends callers away and ends the watches; what lives on is the process alone."""
+        """Refuses new calls and ends the watches. The process keeps running."""
         for service in SERVICES:
             self.health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
         with self.cloud.changed:
@@ -110,6 +110,6 @@ class Server:
             self.cloud.changed.notify_all()
 
     def stop(self) -> None:
-        """Lets calls under way end."""
+        """Stops after the calls in flight have ended."""
         self.drain()
         self.grpc.stop(GRACE_SECONDS).wait()

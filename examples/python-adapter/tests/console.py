@@ -1,6 +1,6 @@
-"""The cloud's own console, on a loopback port: what people and other tools do in it.
+"""The console of the cloud, on a loopback port: changes that users and other tools make in the cloud.
 
-`python3 -m tests.console` is the adapter with it. Each path is one of the suite's hooks, its form the hook's variables.
+`python3 -m tests.console` runs the adapter with it. Each path is a hook of the suite; its form has its variables.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from mem_adapter.cloud import PROVIDER, REGION, Cloud
 
 
 def console(cloud: Cloud, path: str, form: dict[str, str]) -> str | None:
-    """Does it, and prints what was made; None: there is no such page."""
+    """Executes a hook and returns the IDs of new objects; None for an unknown path."""
     machine, vendor_id = form.get("PROVIDER_ID", ""), form.get("VENDOR_ID", "")
     match path:
         case "/createInstances":
@@ -63,7 +63,7 @@ def console(cloud: Cloud, path: str, form: dict[str, str]) -> str | None:
 
 
 def create_machine(cloud: Cloud, name: str) -> str:
-    """A running one; its provider ID."""
+    """Creates a running instance and returns its provider ID."""
     number, address = next(cloud.numbers), instances.InstanceAddress
     provider_id, ip = f"{PROVIDER}://{REGION}/i-{number}", str(ipaddress.ip_address("10.0.0.0") + number)
     change_machine(
@@ -84,7 +84,7 @@ def create_machine(cloud: Cloud, name: str) -> str:
 
 
 def delete_machine(cloud: Cloud, provider_id: str) -> None:
-    """Removes a machine; routes to it lead nowhere from now on."""
+    """Deletes an instance; routes to it become black holes."""
     cloud.put(cloud.machines, provider_id, None)
     for route in [it for it in cloud.routes.values() if it.next_hop.provider_id == provider_id]:
         broken = routes.Route()
@@ -94,7 +94,7 @@ def delete_machine(cloud: Cloud, provider_id: str) -> None:
 
 
 def change_machine(cloud: Cloud, provider_id: str, **changes: Any) -> None:
-    """Makes a machine, or changes it."""
+    """Creates or changes an instance."""
     machine = instances.Instance()
     machine.CopyFrom(cloud.machines.get(provider_id, instances.Instance(provider_id=provider_id)))
     machine.MergeFrom(instances.Instance(**changes))
@@ -118,7 +118,7 @@ def serve(address: str, cloud: Cloud) -> None:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """The suite tells what it asked."""
+            """Does not log requests, because the suite does."""
 
     host, _, port = address.rpartition(":")
     server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
@@ -126,9 +126,9 @@ def serve(address: str, cloud: Cloud) -> None:
 
 
 def from_file(path: Path) -> Identify:
-    """Reads lines of `token: role`, for a desk. A token without a role is known and may do nothing."""
+    """Reads lines of `token: role`, for local use. A token without a role is valid and has no permissions."""
     lines = [line.partition(":") for line in path.read_text().splitlines() if line.strip()]
-    # The time that it takes to compare digests tells nothing of the tokens.
+    # Comparing digests does not leak tokens through its timing.
     roles = {digest(token.strip()): role.strip() for token, _, role in lines}
 
     def identify(token: str) -> str:
@@ -145,7 +145,7 @@ if __name__ == "__main__":
     parser.add_argument("--tokens", type=Path, help="lines of `token: role`")
     ours, theirs = parser.parse_known_args()
     if not ours.console_address.startswith(LOCAL):
-        sys.exit("--console-address: has no authentication, and must be a loopback address")
+        sys.exit("--console-address: must be a loopback address, because the console has no authentication")
     memory = Cloud()
     serve(ours.console_address, memory)
     main(memory, theirs, from_file(ours.tokens) if ours.tokens else None)

@@ -1,4 +1,4 @@
-"""A served adapter, its cloud, and requests to begin with."""
+"""A running adapter, its cloud, and example requests."""
 
 import unittest
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ CONTEXT = common.RequestContext(cluster_id=CLUSTER)
 
 
 class Served(unittest.TestCase):
-    """Each test has an adapter of its own, on a port of its own."""
+    """Starts an adapter on a port of its own for each test."""
 
     identify: Identify | None = None
     cluster_id = ""
@@ -44,22 +44,22 @@ class Served(unittest.TestCase):
         self.routes = route_rpc.RouteServiceStub(self.channel)
 
     def machines(self, count: int) -> list[str]:
-        """New ones, by provider ID."""
+        """Creates instances and returns their provider IDs."""
         return self.console("/createInstances", COUNT=str(count), NAME="node").split("\n")
 
     def console(self, path: str, **form: str) -> str:
-        """What somebody does in the cloud by hand."""
+        """Makes a change in the cloud, as a user would by hand."""
         answer = console(self.cloud, path, form)
         assert answer is not None
         return answer
 
     def put(self, name: str, *machines: str) -> None:
-        """A set of backends."""
+        """Puts a set of backends."""
         full = lb.BackendList(backends=[lb.Backend(provider_id=machine) for machine in machines])
         self.balancers.PutBackendSet(lb.PutBackendSetRequest(context=CONTEXT, id=name, full=full))
 
     def refused(self, reason: str, call: Any, request: Any) -> "Refusal":
-        """Calls, and wants an error of this reason."""
+        """Calls, and expects an error with this reason."""
         with self.assertRaises(grpc.RpcError) as caught:
             answer = call(request, timeout=5)
             if isinstance(answer, Iterator):
@@ -87,12 +87,12 @@ class Refusal:
 
 
 def fence(sequence: int = 1, epoch: int = 1, scope: str = "service-controller/0") -> common.Fence:
-    """Of the writer."""
+    """The fence of a writer."""
     return common.Fence(scope=scope, epoch=epoch, sequence=sequence)
 
 
 def wish(uid: str = "web", *ports: int, sequence: int = 1, **changes: Any) -> lb.EnsureLoadBalancerRequest:
-    """A load balancer on TCP ports with the set `s1`."""
+    """A request for a load balancer on TCP ports with the set `s1`."""
     listeners = [lb.Listener(protocol=lb.PROTOCOL_TCP, port=port, node_port=30000) for port in ports or (80,)]
     spec = lb.LoadBalancerSpec(ip_families=[lb.IP_FAMILY_IPV4], listeners=listeners, backend_set_id="s1")
     request = lb.EnsureLoadBalancerRequest(
@@ -107,13 +107,13 @@ def wish(uid: str = "web", *ports: int, sequence: int = 1, **changes: Any) -> lb
 
 
 def removal(uid: str = "web", sequence: int = 1) -> lb.DeleteLoadBalancerRequest:
-    """The end of it."""
+    """The deletion of that load balancer."""
     wished = wish(uid)
     return lb.DeleteLoadBalancerRequest(context=CONTEXT, key=wished.key, owner=wished.owner, fence=fence(sequence))
 
 
 def kinds(events: Any) -> list[str]:
-    """The names of events."""
+    """The kinds of events."""
     return [str(event.WhichOneof("event")) for event in events]
 
 

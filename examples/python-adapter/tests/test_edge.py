@@ -1,4 +1,4 @@
-"""The edge: who may call what, what each request carries, health, reflection, and the plain ports."""
+"""Checks of every call: roles, context, health, reflection, and the probe port."""
 
 import tempfile
 import urllib.error
@@ -27,7 +27,7 @@ SERVICES = ("AdapterService", "InstanceService", "LoadBalancerService", "RouteSe
 class Requests(Served):
     cluster_id = CONTEXT.cluster_id
 
-    def test_a_request_says_who_asks(self) -> None:
+    def test_context_is_validated(self) -> None:
         for context, field in [
             (None, "context"),
             (common.RequestContext(request_id="r"), "context.cluster_id"),
@@ -41,18 +41,18 @@ class Requests(Served):
             refusal = self.refused("FIELD_INVALID", self.info.GetInfo, request)
             self.assertEqual((refusal.fields, refusal.code), ([field], grpc.StatusCode.INVALID_ARGUMENT))
 
-    def test_another_cluster_is_sent_away(self) -> None:
+    def test_request_for_another_cluster_is_refused(self) -> None:
         request = info.GetInfoRequest(context=common.RequestContext(cluster_id="another"))
         self.refused("CALLER_FORBIDDEN", self.info.GetInfo, request)
 
-    def test_a_defect_is_an_error_of_the_contract(self) -> None:
+    def test_exception_becomes_internal_error(self) -> None:
         with mock.patch("mem_adapter.instances.resolve", side_effect=ZeroDivisionError):
             with self.assertLogs(level="ERROR"):
                 refs = [instances.InstanceRef(node_name="n")]
                 request = instances.BatchGetInstancesRequest(context=CONTEXT, refs=refs)
                 self.refused("INTERNAL", self.instances.BatchGetInstances, request)
 
-    def test_info_is_whole_and_status_comes_at_once(self) -> None:
+    def test_info_is_complete_and_status_is_immediate(self) -> None:
         answer = self.info.GetInfo(info.GetInfoRequest(context=CONTEXT))
         self.assertTrue(answer.scope.fingerprint and answer.HasField("consistency_horizon"))
         self.assertEqual(answer.cost.vendor_calls, 0)
@@ -60,7 +60,7 @@ class Requests(Served):
         self.assertEqual((status.leader, status.instance_id), (True, answer.instance_id))
         self.assertEqual([it.collection for it in status.snapshots], ["instances", "load-balancers", "routes"])
 
-    def test_health_is_told_by_service_and_ends_before_the_process(self) -> None:
+    def test_health_is_per_service_and_ends_at_drain(self) -> None:
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
 
         def health(name: str) -> int:
@@ -73,7 +73,7 @@ class Requests(Served):
         self.assertEqual(health(""), health_pb2.HealthCheckResponse.SERVING)
         self.refused("DRAINING", self.info.GetInfo, info.GetInfoRequest(context=CONTEXT))
 
-    def test_reflection_has_the_name_of_today(self) -> None:
+    def test_reflection_v1_is_served(self) -> None:
         call: Any = self.channel.stream_stream(
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
             request_serializer=reflected.ServerReflectionRequest.SerializeToString,
@@ -85,7 +85,7 @@ class Requests(Served):
 
 
 def identify(token: str) -> str:
-    """Each token is its own role, but one proves nothing."""
+    """Each token is its own role, except one that is not valid."""
     if token == "forged":
         raise unknown()
     return token
@@ -103,12 +103,12 @@ class Callers(Served):
             return error.code()
         return grpc.StatusCode.OK
 
-    def test_who_proves_nothing_is_unknown_everywhere(self) -> None:
+    def test_invalid_token_is_refused_everywhere(self) -> None:
         for token in (None, "forged"):
             for path in ("/cloudadapter.v1alpha1.AdapterService/GetInfo", "/grpc.health.v1.Health/Check", "/a.B/C"):
                 self.assertEqual(self.call(path, token), grpc.StatusCode.UNAUTHENTICATED, (path, token))
 
-    def test_roles_reach_their_services_alone(self) -> None:
+    def test_roles_reach_only_their_services(self) -> None:
         own = {"node-controller": 1, "service-controller": 2, "route-controller": 3}
         for role, at in own.items():
             for n, service in enumerate(SERVICES):
@@ -120,12 +120,12 @@ class Callers(Served):
             self.assertEqual(may(role, "/grpc.health.v1.Health/Watch"), role != "")
         self.assertFalse(may("operator", "/another.Service/Call"))
 
-    def test_a_method_that_is_not_there_is_told_to_those_who_may(self) -> None:
+    def test_unknown_method_is_reported_to_permitted_callers(self) -> None:
         path = "/cloudadapter.v1alpha1.RouteService/Nothing"
         self.assertEqual(self.call(path, "route-controller"), grpc.StatusCode.UNIMPLEMENTED)
         self.assertEqual(self.call(path, "node-controller"), grpc.StatusCode.PERMISSION_DENIED)
 
-    def test_fences_and_dry_runs_belong_to_roles(self) -> None:
+    def test_fences_and_dry_runs_depend_on_the_role(self) -> None:
         path = "/cloudadapter.v1alpha1.LoadBalancerService/EnsureLoadBalancer"
         write, look = wish().SerializeToString(), wish(dry_run=True).SerializeToString()
         strange = wish()
@@ -141,7 +141,7 @@ class Callers(Served):
 
 
 class Proofs(Served):
-    def test_tokens_of_a_file(self) -> None:
+    def test_tokens_from_a_file(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tokens"
             path.write_text("abc: operator\n\nstranger:\n")
@@ -150,7 +150,7 @@ class Proofs(Served):
         with self.assertRaises(Fault):
             known("ab")
 
-    def test_tokens_of_a_cluster(self) -> None:
+    def test_tokens_from_token_review(self) -> None:
         known = token_review("cloudadapter.c", {"kube-system/cloud-routes": "route-controller"})
         account = "system:serviceaccount:kube-system:"
         for answer, role in [
@@ -176,7 +176,7 @@ def review(username: str, **changes: Any) -> dict[str, Any]:
 
 
 class Plain(Served):
-    def test_probes_serve_no_contract(self) -> None:
+    def test_probe_port_serves_only_probes(self) -> None:
         base = f"http://127.0.0.1:{serve_probes('127.0.0.1:0', lambda: not self.cloud.draining)}"
 
         def status(path: str, body: bytes | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Instances: what is known of each, and the mirror that the other watches share."""
+"""Instances: look-ups, and the watch protocol that all watches share."""
 
 from cloudadapter.v1alpha1 import common_pb2 as common
 from cloudadapter.v1alpha1 import instance_service_pb2 as api
@@ -19,7 +19,7 @@ class Existence(Served):
             self.assertEqual(result.HasField("error"), result.existence == api.EXISTENCE_UNKNOWN)
         return list(self.answer.results)
 
-    def test_each_reference_has_its_answer(self) -> None:
+    def test_each_reference_has_a_result(self) -> None:
         first, second = self.machines(2)
         self.console("/deleteInstances", PROVIDER_IDS=second)
         refs = [
@@ -41,13 +41,13 @@ class Existence(Served):
         self.assertEqual(self.answer.results[1].evidence.witnesses, 1)
         self.assertEqual(self.answer.cost.source, common.Cost.SOURCE_LIVE)
 
-    def test_a_name_that_two_have_names_neither(self) -> None:
+    def test_ambiguous_name_is_refused(self) -> None:
         self.machines(1)
         self.machines(1)
         (result,) = self.ask(api.InstanceRef(node_name="node-0"))
         self.assertEqual(result.error.reason, common.REASON_OPERATION_CONFLICT)
 
-    def test_an_empty_cloud_proves_one_at_most(self) -> None:
+    def test_empty_cloud_proves_at_most_one_absence(self) -> None:
         first, second = (api.InstanceRef(provider_id=it) for it in self.machines(2))
         self.console("/deleteInstances", PROVIDER_IDS=f"{first.provider_id} {second.provider_id}")
         existence = {result.existence for result in self.ask(first, second)}
@@ -56,7 +56,7 @@ class Existence(Served):
         self.assertEqual((result.existence, result.evidence.witnesses), (api.EXISTENCE_GONE, 0))
         self.assertEqual(self.answer.cost.vendor_calls, 1)
 
-    def test_the_fingerprint_knows_what_a_node_is_made_from(self) -> None:
+    def test_fingerprint_covers_the_fields_of_a_node(self) -> None:
         (first,) = self.machines(1)
 
         def fingerprint() -> str:
@@ -75,16 +75,16 @@ class Watch(Served):
         request = api.WatchInstancesRequest(context=CONTEXT, stop_when_synced=True, resume_token=token)
         return list(self.instances.WatchInstances(request))
 
-    def test_a_listing_is_cut_and_counted(self) -> None:
+    def test_listing_is_split_and_counted(self) -> None:
         made = self.machines(600)
         events = self.list()
         self.assertEqual(kinds(events), ["reset", *["items"] * 5, "synced"])
         self.assertEqual((events[-1].synced.count, events[-1].synced.checksum), (600, checksum(made)))
 
-    def test_the_checksum_is_that_of_the_document(self) -> None:
+    def test_checksum_matches_the_documented_example(self) -> None:
         self.assertEqual(checksum(f"mem://r1/i-{n}" for n in (3, 1, 2)), 16280259153780719357)
 
-    def test_a_token_goes_on_and_nonsense_begins_again(self) -> None:
+    def test_resume_token_resumes_and_invalid_one_resets(self) -> None:
         first, second = self.machines(2)
         token = self.list()[-1].synced.token
         self.console("/deleteInstances", PROVIDER_IDS=first)
@@ -95,7 +95,7 @@ class Watch(Served):
         for nonsense in ("nonsense", f"{token}0"):
             self.assertEqual(kinds(self.list(nonsense))[0], "reset", nonsense)
 
-    def test_who_falls_behind_begins_again(self) -> None:
+    def test_expired_resume_token_resets(self) -> None:
         self.machines(1)
         token = self.list()[-1].synced.token
         for _ in range(KEEP_LISTINGS):
@@ -103,7 +103,7 @@ class Watch(Served):
             self.list()
         self.assertEqual(kinds(self.list(token))[0], "reset")
 
-    def test_an_open_watch_hears_of_changes_and_of_the_end(self) -> None:
+    def test_open_watch_sends_changes_and_ends_at_drain(self) -> None:
         (first,) = self.machines(1)
         request = api.WatchInstancesRequest(context=CONTEXT)
         events = iter(self.instances.WatchInstances(request, timeout=20))

@@ -1,4 +1,4 @@
-"""Load balancers: fields, work, ownership, fences, sets of backends."""
+"""Load balancers: fields, convergence, ownership, fences, backend sets."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from .harness import CONTEXT, Served, fence, kinds, removal, wish
 
 
 def listens(**fields: Any) -> api.LoadBalancerSpec:
-    """A specification with a second listener that has these."""
+    """A specification with a listener that has these fields."""
     listener = api.Listener(protocol=api.PROTOCOL_TCP, port=443, node_port=30001, **fields)
     return api.LoadBalancerSpec(listeners=[listener])
 
 
 class Fields(Served):
-    def test_all_faults_are_told_at_once(self) -> None:
+    def test_all_faults_are_reported_at_once(self) -> None:
         request = wish("web", 80, 80, adoption=9)
         request.spec.listeners[0].ClearField("node_port")
         request.spec.ip_families.append(api.IP_FAMILY_IPV4)
@@ -35,7 +35,7 @@ class Fields(Served):
         )
         self.assertFalse(refusal.has_retry)
 
-    def test_what_does_not_go_together_is_told(self) -> None:
+    def test_contradicting_fields_are_refused(self) -> None:
         request = wish("web", 80, 81, 82)
         first, second, third = request.spec.listeners
         first.MergeFrom(api.Listener(application=api.Listener.APPLICATION_HTTPS, connection_limit=0))
@@ -56,12 +56,12 @@ class Fields(Served):
             },
         )
 
-    def test_a_parameter_that_is_not_declared_is_refused(self) -> None:
+    def test_undeclared_parameter_is_refused(self) -> None:
         request = wish(spec=api.LoadBalancerSpec(parameters={"algorithm": "round-robin"}))
         refusal = self.refused("UNKNOWN_PARAMETER", self.balancers.EnsureLoadBalancer, request)
         self.assertEqual(refusal.metadata, {"parameter": "algorithm"})
 
-    def test_what_the_cloud_cannot_do_is_refused(self) -> None:
+    def test_unsupported_features_are_refused(self) -> None:
         sctp = api.Listener(protocol=api.PROTOCOL_SCTP, port=443, node_port=30001)
         direct = api.Listener(protocol=api.PROTOCOL_TCP, port=443, target_kind=api.Listener.TARGET_KIND_NODE_DIRECT)
         tls = api.Listener(protocol=api.PROTOCOL_TCP, port=443, node_port=30001, tls_refs=["one"])
@@ -87,7 +87,7 @@ class Fields(Served):
             refusal = self.refused("UNSUPPORTED_FEATURE", self.balancers.EnsureLoadBalancer, wish(spec=spec))
             self.assertEqual(refusal.metadata["capability"], capability)
 
-    def test_a_set_that_nobody_put_is_asked_for_at_once(self) -> None:
+    def test_unknown_backend_set_is_requested_at_once(self) -> None:
         refusal = self.refused("BACKEND_SET_UNKNOWN", self.balancers.EnsureLoadBalancer, wish())
         self.assertEqual(refusal.pushback, "0")
 
@@ -104,14 +104,14 @@ class Work(Served):
         request = api.WatchLoadBalancersRequest(context=CONTEXT, stop_when_synced=True)
         return [item for event in self.balancers.WatchLoadBalancers(request) for item in event.items.items]
 
-    def test_what_users_say_is_spoken_is_ignored(self) -> None:
+    def test_app_protocol_is_ignored(self) -> None:
         first, spoken = self.ensure(wish()), wish()
         for listener in spoken.spec.listeners:
             listener.app_protocol = "kubernetes.io/h2c"
         again = self.ensure(spoken)
         self.assertEqual((again.state, again.steps, again.applied_hash), (first.state, 0, first.applied_hash))
 
-    def test_a_repetition_is_nothing_to_do(self) -> None:
+    def test_repeated_request_writes_nothing(self) -> None:
         first = self.ensure(wish())
         self.assertEqual((first.state, first.step), (api.LOAD_BALANCER_STATE_ACTIVE, first.steps))
         self.assertGreater(first.cost.vendor_calls, 0)
@@ -122,7 +122,7 @@ class Work(Served):
         self.assertEqual(again.applied_hash, first.applied_hash)
         self.assertEqual(again.addresses, first.addresses)
 
-    def test_a_change_of_ports_is_planned_and_keeps_the_address(self) -> None:
+    def test_port_change_is_planned_and_keeps_the_address(self) -> None:
         first = self.ensure(wish("web", 80))
         planned = self.ensure(wish("web", 443, dry_run=True))
         self.assertEqual((planned.state, planned.steps), (api.LOAD_BALANCER_STATE_PENDING, len(planned.plan)))
@@ -132,7 +132,7 @@ class Work(Served):
         self.assertEqual(self.mirror()[0].listeners, ["tcp/443"])
         self.assertEqual(len(planned.plan), second.steps)
 
-    def test_other_backends_touch_nothing_else(self) -> None:
+    def test_backend_change_is_one_write(self) -> None:
         first = self.ensure(wish())
         self.put("s2", *self.machines(1))
         request = wish(sequence=2)
@@ -141,18 +141,18 @@ class Work(Served):
         self.assertEqual((second.steps, second.applied_hash), (1, first.applied_hash))
         self.assertEqual(self.mirror()[0].backends, 1)
 
-    def test_an_older_writer_writes_nothing(self) -> None:
+    def test_older_writer_is_refused(self) -> None:
         self.ensure(wish(sequence=5))
         self.balancers.DeleteLoadBalancer(removal(sequence=7))
         self.refused("STALE_FENCE", self.balancers.EnsureLoadBalancer, wish(sequence=6))
         self.assertEqual(self.mirror(), [])
         self.ensure(wish("other", sequence=6))
 
-    def test_an_older_epoch_is_stale_for_every_object(self) -> None:
+    def test_older_epoch_is_stale_for_every_object(self) -> None:
         self.ensure(wish("web", fence=fence(1, epoch=2)))
         self.refused("STALE_FENCE", self.balancers.EnsureLoadBalancer, wish("other", sequence=9))
 
-    def test_the_proxy_protocol_shows_at_the_address_and_can_be_taken_back(self) -> None:
+    def test_proxy_protocol_sets_ip_mode_and_is_reversible(self) -> None:
         first = self.ensure(wish())
         proxied = wish(sequence=2)
         proxied.spec.listeners[0].proxy_protocol = api.Listener.PROXY_PROTOCOL_V2
@@ -161,7 +161,7 @@ class Work(Served):
         self.assertNotEqual(second.applied_hash, first.applied_hash)
         self.assertEqual(self.ensure(wish(sequence=3)).applied_hash, first.applied_hash)
 
-    def test_adoption_is_asked_for_and_never_from_an_owner(self) -> None:
+    def test_adoption_needs_consent_and_no_owner(self) -> None:
         self.ensure(wish())
         name = self.mirror()[0].name
         self.balancers.DeleteLoadBalancer(removal(sequence=2))
@@ -179,12 +179,12 @@ class Work(Served):
         self.cloud.grants.add((thief.owner.namespace, free))
         self.assertEqual(self.ensure(thief).vendor_ids.ids["loadbalancer"], free)
         self.balancers.DeleteLoadBalancer(removal("thief", sequence=9))
-        self.assertFalse(self.cloud.balancers[free].HasField("key"), "it was there before, and stays")
+        self.assertFalse(self.cloud.balancers[free].HasField("key"), "an adopted load balancer is released")
         thief.fence.sequence = 10
         thief.known.vendor_ids.ids["loadbalancer"] = "lb-0"
         self.refused("RESOURCE_GONE", self.balancers.EnsureLoadBalancer, thief)
 
-    def test_a_deletion_needs_no_id_and_leaves_what_is_not_ours(self) -> None:
+    def test_deletion_needs_no_id_and_keeps_unowned_objects(self) -> None:
         self.ensure(wish())
         foreign = self.console("/createLoadBalancer", NAME="by-hand")
         for _ in range(2):
@@ -192,7 +192,7 @@ class Work(Served):
             self.assertEqual(answer.state, api.LOAD_BALANCER_STATE_ABSENT)
         self.assertEqual(list(self.cloud.balancers), [foreign])
 
-    def test_other_clusters_see_nothing(self) -> None:
+    def test_watch_is_empty_for_another_cluster(self) -> None:
         self.ensure(wish())
         request = api.WatchLoadBalancersRequest(stop_when_synced=True)
         request.context.cluster_id = "another"
@@ -200,7 +200,7 @@ class Work(Served):
 
 
 class Sets(Served):
-    def test_a_difference_makes_the_same_set(self) -> None:
+    def test_delta_and_full_content_are_the_same_set(self) -> None:
         first, second, third = self.machines(3)
         self.put("s1", first, second)
         delta = api.BackendDelta(base_id="s1", add=[api.Backend(provider_id=third)], remove=[first])
@@ -212,7 +212,7 @@ class Sets(Served):
         request = api.PutBackendSetRequest(context=CONTEXT, id="s3", delta=delta)
         self.refused("BACKEND_SET_UNKNOWN", self.balancers.PutBackendSet, request)
 
-    def test_what_nobody_names_makes_room(self) -> None:
+    def test_least_recently_used_set_is_evicted(self) -> None:
         for n in range(KEEP_SETS):
             self.put(f"s{n}")
         self.put("s0")

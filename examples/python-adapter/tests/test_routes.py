@@ -1,4 +1,4 @@
-"""Routes: whose they are, and what becomes of each item."""
+"""Routes: ownership, and the result of each item."""
 
 from cloudadapter.v1alpha1 import common_pb2 as common
 from cloudadapter.v1alpha1 import route_service_pb2 as api
@@ -26,7 +26,7 @@ class Routes(Served):
         self.calls = answer.cost.vendor_calls
         return [result.outcome for result in answer.results]
 
-    def test_a_batch_is_settled_item_by_item(self) -> None:
+    def test_batch_items_have_independent_results(self) -> None:
         first, second = self.machines(2)
         items = [lay("a", "10.244.1.0/24", first), lay("b", "10.244.2.1/24", second), lay("b", "10.9.0.0/24", second)]
         twice = lay("b", "10.244.1.0/24", second)
@@ -51,7 +51,7 @@ class Routes(Served):
         self.assertEqual(self.apply(6, drop("a", "10.244.1.0/24"), drop("b", "10.244.9.0/24", second)), [APPLIED] * 2)
         self.assertEqual(self.cloud.routes, {})
 
-    def test_a_dry_run_tells_what_would_be_and_does_nothing(self) -> None:
+    def test_dry_run_plans_and_changes_nothing(self) -> None:
         (first,) = self.machines(1)
         self.apply(1, lay("a", "10.244.1.0/24", first))
         before = dict(self.cloud.routes)
@@ -65,14 +65,14 @@ class Routes(Served):
         self.assertEqual({it.description for it in answer.plan}, {"Put 10.244.2.0/24", "Delete 10.244.1.0/24"})
         self.assertEqual(self.cloud.routes, before)
 
-    def test_an_older_writer_lays_nothing(self) -> None:
+    def test_older_writer_is_refused(self) -> None:
         (first,) = self.machines(1)
         self.apply(5)
         with self.assertRaisesRegex(Exception, "newer writer"):
             self.apply(4, lay("a", "10.244.1.0/24", first))
         self.assertEqual(self.cloud.routes, {})
 
-    def test_a_route_to_a_lost_machine_is_seen_and_mended(self) -> None:
+    def test_route_to_a_deleted_instance_is_repaired(self) -> None:
         first, second = self.machines(2)
         self.apply(1, lay("a", "10.244.1.0/24", first))
         self.console("/deleteInstances", PROVIDER_IDS=first)
@@ -83,7 +83,7 @@ class Routes(Served):
         self.assertEqual((route.state, route.owner), (api.ROUTE_STATE_BLACKHOLE, api.ROUTE_OWNER_MINE))
         self.assertEqual(self.apply(2, lay("a", "10.244.1.0/24", second)), [APPLIED])
 
-    def test_foreign_routes_show_where_they_overlap(self) -> None:
+    def test_foreign_routes_are_shown_if_they_overlap(self) -> None:
         (first,) = self.machines(1)
         for destination in ("10.0.0.0/8", "10.244.7.0/24", "172.16.0.0/12", "fd00::/64"):
             self.console("/createRoute", DESTINATION=destination, PROVIDER_ID=first)

@@ -1,0 +1,36 @@
+//! Calls about routes.
+
+use cloud_adapter::{
+    driver::{Fault, VendorError},
+    vendor::{Family, Operation, Session},
+};
+use http::Method;
+
+use super::{Client, PAGE, parse};
+use crate::routes::{Batch, BatchAnswer, Entries};
+
+const LIST_ROUTES: Operation = Operation::read(Family::Network, "ListRoutes");
+pub(crate) const BATCH_ROUTES: Operation = Operation::write(Family::Network, "BatchRoutes");
+
+impl Client {
+    pub(crate) async fn list_routes(
+        &self,
+        session: &Session,
+        cursor: Option<&str>,
+        size: Option<u32>,
+    ) -> Result<Entries, VendorError> {
+        let limit = size.unwrap_or(PAGE).min(PAGE);
+        let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        self.read(session, LIST_ROUTES, &format!("/v1/routes?limit={limit}{cursor}")).await
+    }
+
+    pub(crate) async fn batch_routes(
+        &self,
+        session: &Session,
+        batch: &Batch,
+    ) -> Result<BatchAnswer, VendorError> {
+        let answer = self.write(session, BATCH_ROUTES, (Method::POST, "/v1/routes:batch"), batch).await?;
+        // The cloud has executed the batch, but its results are unknown.
+        parse(BATCH_ROUTES, &answer).map_err(|error| VendorError { fault: Fault::OutcomeUnknown, ..error })
+    }
+}

@@ -1,0 +1,154 @@
+//! Computes the writes that bring the cloud to the desired state. Pure: no vendor calls, no clock.
+//!
+//! Additions come before removals, so that traffic is not interrupted. The tag that marks an object as complete comes last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, RouteChanges, VendorError};
+use cloud_api_proto::v1alpha1::{Fence, IpFamily, LoadBalancerState};
+
+use crate::{
+    load_balancers::{Detail, Listener, Member},
+    ownership,
+    step::{NewListener, NewLoadBalancer, NewPool, Step},
+    tags,
+};
+
+/// The missing writes, in order; empty if the load balancer is in sync.
+///
+/// # Errors
+/// Returns an error for what this cloud cannot do, or cannot change in place.
+pub(crate) fn plan(
+    desired: &DesiredLoadBalancer,
+    fence: &Fence,
+    observed: Option<&LoadBalancerRecord<Detail>>,
+) -> Result<Vec<Step>, VendorError> {
+    let (families, ports) = (families(desired), ports(desired)?);
+    // Before the load balancer exists its ID is empty. Its later steps are only shown to users, and planned again when the ID is known.
+    let nothing = Detail::default();
+    let there = observed.map_or(&nothing, |record| &record.detail);
+    let mut steps = match observed {
+        None => vec![Step::CreateLoadBalancer(NewLoadBalancer {
+            name: ownership::balancer_name(desired),
+            scheme: "internet",
+            families,
+            tags: tags::signed(tags::half_built(desired), fence, &there.tags),
+            client_token: tags::client_token(&desired.key),
+        })],
+        Some(_) if there.families != families => {
+            let text = format!("spec.ip_families: load balancer {} has {:?}", there.id, there.families);
+            return Err(VendorError::new(Fault::Immutable, text).in_field("spec.ip_families"));
+        }
+        Some(record) if record.belongs_to(&desired.key) => Vec::new(),
+        // Adoption: the owner tags come first, so that no other owner takes the load balancer in between.
+        Some(_) => {
+            let is_its_own = ownership::names_of(&desired.key)(&there.name);
+            let tags = if is_its_own { tags::half_built(desired) } else { tags::adopted(desired) };
+            vec![Step::Tag { id: there.id.clone(), tags: tags::signed(tags, fence, &there.tags) }]
+        }
+    };
+    steps.extend(additions(&ports, there));
+    steps.extend(removals(&ports, there));
+    let complete = tags::complete(desired);
+    if !tags::is_complete(&there.tags, &complete) {
+        let tags = tags::signed(complete, fence, &there.tags);
+        steps.push(Step::Tag { id: there.id.clone(), tags });
+    }
+    Ok(steps)
+}
+
+/// Deletes a load balancer with all its parts. Empty while the cloud is deleting it already.
+pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+    if observed.summary.state() == LoadBalancerState::Deleting {
+        return Vec::new();
+    }
+    vec![Step::DeleteLoadBalancer { id: observed.summary.vendor_id.clone() }]
+}
+
+/// Releases an adopted load balancer: deletes its ports, all of which belong to the owner since the adoption, and then the owner's tags.
+/// Empty while the cloud is changing it.
+pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
+    if !matches!(observed.summary.state(), LoadBalancerState::Active | LoadBalancerState::Error) {
+        return Vec::new();
+    }
+    let there = &observed.detail;
+    let mut steps = removals(&Ports::new(), there);
+    steps.push(Step::Tag { id: there.id.clone(), tags: tags::released(&there.tags) });
+    steps
+}
+
+/// Route changes as vendor calls: one for all, because the runtime passes no more than fit into one.
+pub(crate) fn plan_routes(changes: &RouteChanges) -> Vec<Step> {
+    vec![Step::ChangeRoutes(changes.clone())]
+}
+
+/// The members of each port's pool, by port.
+type Ports = BTreeMap<u32, BTreeSet<Member>>;
+
+fn families(desired: &DesiredLoadBalancer) -> Vec<String> {
+    let family = |family| if family == IpFamily::Ipv6 { "ipv6" } else { "ipv4" };
+    desired.spec.ip_families().map(|one| family(one).to_owned()).collect()
+}
+
+fn ports(desired: &DesiredLoadBalancer) -> Result<Ports, VendorError> {
+    let mut ports = Ports::new();
+    for (at, listener) in desired.spec.listeners.iter().enumerate() {
+        let field = format!("spec.listeners[{at}].node_port");
+        let missing = || {
+            let text = format!("{field}: is missing: this cloud reaches pods through node ports");
+            VendorError::new(Fault::Invalid, text).in_field(&field)
+        };
+        ports.insert(listener.port, members(desired, listener.node_port.ok_or_else(missing)?));
+    }
+    Ok(ports)
+}
+
+/// Each backend with its addresses of the load balancer's families.
+fn members(desired: &DesiredLoadBalancer, port: u32) -> BTreeSet<Member> {
+    let mut members = BTreeSet::new();
+    for backend in desired.backends.iter() {
+        let weight = if backend.draining { 0 } else { backend.weight.unwrap_or(1) };
+        for address in &backend.addresses {
+            let family = if address.contains(':') { IpFamily::Ipv6 } else { IpFamily::Ipv4 };
+            if desired.spec.ip_families().any(|one| one == family) {
+                members.insert(Member { address: address.clone(), port, weight });
+            }
+        }
+    }
+    members
+}
+
+fn additions(ports: &Ports, there: &Detail) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (port, members) in ports {
+        let members: Vec<Member> = members.iter().cloned().collect();
+        match there.listeners.iter().find(|listener| listener.port == *port) {
+            None => {
+                let pool = NewPool { protocol: "TCP", members };
+                let listener = NewListener { protocol: "TCP", port: *port, pool };
+                steps.push(Step::CreateListener { balancer: there.id.clone(), listener });
+            }
+            Some(listener) => steps.extend(member_change(listener, members, there)),
+        }
+    }
+    steps
+}
+
+fn member_change(listener: &Listener, members: Vec<Member>, there: &Detail) -> Option<Step> {
+    let pool = there.pools.iter().find(|pool| Some(&pool.id) == listener.pool_id.as_ref())?;
+    let observed: BTreeSet<&Member> = pool.members.iter().collect();
+    let same = observed == members.iter().collect();
+    (!same).then(|| Step::SetMembers { pool: pool.id.clone(), members })
+}
+
+/// Listeners come first, because the cloud refuses to delete a pool that a listener uses.
+fn removals(ports: &Ports, there: &Detail) -> Vec<Step> {
+    let (kept, gone): (Vec<&Listener>, Vec<&Listener>) =
+        there.listeners.iter().partition(|listener| ports.contains_key(&listener.port));
+    let mut steps: Vec<Step> =
+        gone.iter().map(|one| Step::DeleteListener { id: one.id.clone(), port: one.port }).collect();
+    let used: BTreeSet<&String> = kept.iter().filter_map(|listener| listener.pool_id.as_ref()).collect();
+    let unused = there.pools.iter().filter(|pool| !used.contains(&pool.id));
+    steps.extend(unused.map(|pool| Step::DeletePool { id: pool.id.clone() }));
+    steps
+}

@@ -1,0 +1,129 @@
+//! Tags by which any process recognises the objects of a cluster. All of them begin with `cloud_api_proto::DOMAIN`.
+
+use std::collections::BTreeMap;
+
+use cloud_adapter::driver::{DesiredLoadBalancer, Namespaces, Origin, WantedRoute, read_fence, write_fence};
+use cloud_api_proto::{
+    DOMAIN,
+    v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
+};
+
+use crate::ownership::digest;
+
+/// The tags of an object in the cloud.
+pub(crate) type Tags = BTreeMap<String, String>;
+
+const ADOPTED: &str = "adopted";
+
+fn tag(word: &str) -> String {
+    format!("{DOMAIN}/{word}")
+}
+
+/// The hash of the last state that was applied completely. Empty: no state was.
+pub(crate) fn hash(tags: &Tags) -> &str {
+    tags.get(&tag("hash")).map_or("", String::as_str)
+}
+
+/// The fence of the last writer that set tags.
+pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
+    read_fence(tags.get(&tag("fence"))?)
+}
+
+/// The owner of a load balancer, with empty fields for removed tags. `None` without owner tags.
+pub(crate) fn owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
+    tags.get(&tag("cluster-id")).or(tags.get(&tag("owner-uid")))?;
+    let read = |word| tags.get(&tag(word)).cloned().unwrap_or_default();
+    let key = LoadBalancerKey { cluster_id: read("cluster-id"), owner_uid: read("owner-uid") };
+    let owner = Owner {
+        kind: read("owner-kind"),
+        namespace: read("owner-namespace"),
+        name: read("owner-name"),
+        uid: read("owner-uid"),
+    };
+    Some((key, owner))
+}
+
+/// Whether the load balancer was created for its owner, or existed before.
+pub(crate) fn origin(tags: &Tags) -> Origin {
+    if tags.get(&tag("origin")).is_some_and(|it| it == ADOPTED) { Origin::Adopted } else { Origin::Created }
+}
+
+/// The namespaces whose Services may adopt the load balancer.
+pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
+    Namespaces::read(tags.get(&tag("adopt")).map(String::as_str))
+}
+
+/// The tags of a complete load balancer, without the fence.
+pub(crate) fn complete(desired: &DesiredLoadBalancer) -> Tags {
+    let DesiredLoadBalancer { key, owner, spec, hash, .. } = desired;
+    let ours = [
+        ("cluster-id", &key.cluster_id),
+        ("owner-uid", &key.owner_uid),
+        ("owner-kind", &owner.kind),
+        ("owner-namespace", &owner.namespace),
+        ("owner-name", &owner.name),
+        ("hash", hash),
+    ];
+    let users = spec.tags.clone().into_iter();
+    users.chain(ours.map(|(word, value)| (tag(word), value.clone()))).collect()
+}
+
+/// The tags of a half-built load balancer: without the hash.
+pub(crate) fn half_built(desired: &DesiredLoadBalancer) -> Tags {
+    let mut tags = complete(desired);
+    tags.remove(&tag("hash"));
+    tags
+}
+
+/// The tags of a load balancer that existed before its owner, as the first step of its adoption writes them.
+pub(crate) fn adopted(desired: &DesiredLoadBalancer) -> Tags {
+    let mut tags = half_built(desired);
+    tags.insert(tag("origin"), ADOPTED.to_owned());
+    tags
+}
+
+/// The tags that remain when an adopted load balancer is released: those of others, and the consent to adoption.
+pub(crate) fn released(there: &Tags) -> Tags {
+    let prefix = tag("");
+    let others = there.iter().filter(|(key, _)| !key.starts_with(&prefix) || **key == tag("adopt"));
+    others.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The tags to write: these and the fence, and the existing tags of others.
+pub(crate) fn signed(tags: Tags, fence: &Fence, there: &Tags) -> Tags {
+    let mut all = there.clone();
+    all.remove(&tag("hash"));
+    all.extend(tags);
+    all.extend(write_fence(fence).map(|text| (tag("fence"), text)));
+    all
+}
+
+/// Whether the load balancer has the wanted tags. A hash of another version cannot be compared, and counts as equal.
+pub(crate) fn is_complete(there: &Tags, wanted: &Tags) -> bool {
+    let version = |tags| hash(tags).split_once('-').map(|(version, _)| version);
+    wanted.iter().all(|(key, value)| match there.get(key) {
+        Some(other) if *key == tag("hash") => other == value || version(there) != version(wanted),
+        other => other == Some(value),
+    })
+}
+
+/// The idempotency token of a create: every process sends the same one for a key.
+pub(crate) fn client_token(key: &LoadBalancerKey) -> String {
+    digest(&[&key.cluster_id, &key.owner_uid])
+}
+
+/// The tags of a route.
+pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
+    let key = route.upsert.key.clone().unwrap_or_default();
+    let ours = [("cluster-id", key.cluster_id), ("node-uid", key.node_uid)];
+    signed(ours.map(|(word, value)| (tag(word), value)).into(), &route.fence, &Tags::new())
+}
+
+/// The key of a route. `None` without owner tags.
+pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
+    Some(RouteKey {
+        cluster_id: tags.get(&tag("cluster-id"))?.clone(),
+        node_uid: tags.get(&tag("node-uid"))?.clone(),
+        destination: destination.to_owned(),
+    })
+}
