@@ -1,4 +1,4 @@
-//! One call: to the replica that serves, and to another one when that is safe and helps.
+//! One call: to the replica that serves, and to another one when that is safe and useful.
 
 mod answer;
 mod method;
@@ -22,18 +22,18 @@ use crate::{
     replicas::{Pick, Table, Tried},
 };
 
-/// How long a call waits for a replica that serves. A fail-over takes at most 12 s. Source: budgets, P23.
+/// How long a call waits for a replica that serves. A failover takes at most 12 s.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// The pause before a replica is asked once more that says that it does not serve, doubled each time.
+/// Pause before a replica that reported that it does not serve is called again; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Nothing is heard of a replica, and another one serves by now. What was asked of it may have been carried out.
+/// The replica does not respond, and another one serves by now. The request may have been carried out.
 #[derive(Debug, thiserror::Error)]
 #[error("another replica serves, and this one did not answer")]
 pub(crate) struct Replaced;
 
-/// Sends a request to the first replica that serves, and returns what comes.
+/// Sends a request to the first replica that serves, and returns its answer.
 pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
     let mut search = Search::new(table, patience, timeout::read(request.headers()));
     match search.next().await {
@@ -42,7 +42,7 @@ pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Durati
     }
 }
 
-/// Sends a request and returns the answer, from whichever replica.
+/// Sends a request and returns the answer of any replica.
 pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
     let Some(method) = method::of(request.uri().path()) else { return once(request, table, patience).await };
     let (parts, body) = request.into_parts();
@@ -63,7 +63,7 @@ pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Durati
     search.end()
 }
 
-/// One replica's answer. That of a unary call is here as a whole: a connection that breaks in the midst of it is no answer.
+/// The answer of one replica. The answer to a unary call is read completely: a connection that breaks while reading gives no answer.
 async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: Option<Instant>) -> Answer {
     let exchange = async {
         let answer = line.send(request).await?;
@@ -73,7 +73,7 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
         }
     };
     match deadline {
-        // A stream has no deadline of its own; that of its begin ends with its begin.
+        // A stream has no deadline; only the start of the stream has.
         Some(deadline) => match timeout_at(deadline, exchange).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Box::new(TimeoutExpired(()))),
@@ -82,27 +82,29 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
     }
 }
 
-/// Returns when another replica took over from this one, which has not told so: it is gone, and its connection hangs.
+/// Returns when another replica has replaced this one although this one has not reported that it stopped serving: it is gone, and its
+/// connection hangs.
 async fn replaced(pick: &Pick, table: &Table, tried: &Tried) {
     let mut state = table.watch();
     if state.wait_for(|state| state.has_replaced(pick, tried)).await.is_err() {
-        // The table lives as long as we borrow it.
+        // The sender lives as long as this borrow.
         std::future::pending::<()>().await;
     }
 }
 
-/// Looks for a replica, for as long as one call may.
+/// The search for a replica, during one call.
 struct Search<'a> {
     table: &'a Table,
     patience: Duration,
     deadline: Option<Instant>,
-    /// From the first moment at which nobody could be asked.
+    /// When no replica could be called for the first time.
     give_up: Option<Instant>,
     pause: Duration,
     tried: Tried,
-    /// A connection broke under the call already.
+    /// Whether a connection broke during the call.
     broken: bool,
-    /// What is told if nobody gives a better answer: the first that may have been carried out, else the last.
+    /// The answer to return if no replica gives a better one: the first failure after which the call may have been carried out, else the
+    /// last failure.
     told: Option<Answer>,
 }
 
@@ -113,7 +115,7 @@ impl<'a> Search<'a> {
         Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, told }
     }
 
-    /// Waits for somebody to ask. `None`: patience is at its end.
+    /// Waits for a replica that can be called. `None`: the time is up.
     async fn next(&mut self) -> Option<Pick> {
         let mut state = self.table.watch();
         loop {
@@ -129,7 +131,7 @@ impl<'a> Search<'a> {
             }
             let until = if self.tried.is_empty() { give_up } else { give_up.min(now + self.pause) };
             tokio::select! {
-                // The table lives as long as we borrow it.
+                // The sender lives as long as this borrow.
                 _changed = state.changed() => (),
                 () = sleep_until(until) => {
                     self.tried.clear();
@@ -139,7 +141,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The request once more, with what is left of its time. `None`: nothing is left.
+    /// A copy of the request with the remaining time. `None`: no time is left.
     fn request(&self, parts: &Parts, body: &Bytes) -> Option<Request<Body>> {
         let mut request = Request::from_parts(parts.clone(), Body::new(Full::new(body.clone())));
         if let Some(deadline) = self.deadline {
@@ -149,9 +151,9 @@ impl<'a> Search<'a> {
         Some(request)
     }
 
-    /// Notes an answer that is none. After the first broken connection even the same replica is asked again, over a new one.
+    /// Records a failed attempt. After the first broken connection, even the same replica is called again over a new connection.
     fn failed(&mut self, pick: &Pick, verdict: Verdict, answer: Answer) {
-        debug!(replica = %pick.address, ?verdict, "The call is repeated");
+        debug!(replica = %pick.address, ?verdict, "Repeating the call");
         let once_more = verdict == Verdict::Broken && !self.broken;
         if !once_more {
             self.tried.insert(pick.address.clone(), pick.rank);

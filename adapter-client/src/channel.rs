@@ -1,4 +1,4 @@
-//! The channel that generated clients take, and how it is opened.
+//! The channel for generated clients, and how it is opened.
 
 use std::{
     error::Error,
@@ -23,7 +23,7 @@ use crate::{
     target::{HostPort, Target},
 };
 
-/// A way to an adapter, judged and not opened yet. Cloning is cheap.
+/// A validated connection that is not opened yet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Connection {
     target: Target,
@@ -33,21 +33,21 @@ pub struct Connection {
     kube: Option<KubeClient>,
 }
 
-/// Opened: the channel that tonic's generated clients take. Cloning is cheap and shares the connections.
+/// An open channel for tonic's generated clients. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
 pub struct AdapterChannel {
     table: Table,
     patience: Duration,
     repeats: bool,
-    /// What keeps the table right. Ends with the last clone.
+    /// The task that updates the table; aborted with the last clone.
     _tasks: Arc<JoinSet<()>>,
 }
 
 impl Connection {
-    /// Judges security against target, and reads all files. Connects to nothing.
+    /// Validates the security settings for the target, and reads all files. Does not connect.
     ///
     /// # Errors
-    /// All that is wrong, each with its flag and the fix.
+    /// Returns all errors, each with its flag and the fix.
     pub fn new(target: Target, security: &Security) -> Result<Self, Vec<Fault>> {
         let secured = security.check(&target)?;
         Ok(Self {
@@ -59,20 +59,20 @@ impl Connection {
         })
     }
 
-    /// Where it leads to.
+    /// The target.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The same, but names of `dns:///` are looked up here.
+    /// Like [`Self::open`], but uses `resolver` for names of `dns:///`.
     #[must_use]
     pub fn resolving(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// The same, with the client that `kubernetes:///` looks for EndpointSlices with.
+    /// Like [`Self::open`], with the API server client that watches EndpointSlices for `kubernetes:///`.
     #[cfg(feature = "kubernetes")]
     #[must_use]
     pub fn through(mut self, kube: kube::Client) -> Self {
@@ -80,10 +80,10 @@ impl Connection {
         self
     }
 
-    /// Opens it: nothing of the other side need be there yet. Must be called inside a tokio runtime.
+    /// Opens the channel; the adapter need not be reachable yet. Must be called in a tokio runtime.
     ///
     /// # Errors
-    /// An address that no URL can hold, or `kubernetes:///` without a client of the API server.
+    /// Returns an error if the address does not form a valid URL, or for `kubernetes:///` without a client of the API server.
     pub fn open(&self) -> Result<AdapterChannel, OpenError> {
         match &self.target {
             Target::Single { host, .. } => self.single(Address::Tcp(host.clone())),
@@ -107,13 +107,13 @@ impl Connection {
         }
     }
 
-    /// One endpoint: nothing to choose from, nothing to wait for.
+    /// A channel to a single endpoint, without a choice of replicas and without waiting.
     fn single(&self, address: Address) -> Result<AdapterChannel, OpenError> {
         let line = Line::new(address.clone(), &self.secured)?;
         Ok(AdapterChannel::of(address, line))
     }
 
-    /// Several replicas, which `discover` finds.
+    /// A channel to several replicas, which `discover` finds.
     fn several(
         &self,
         discover: impl FnOnce(watch::Sender<Found>, Table) -> BoxFuture<'static, ()>,
@@ -126,27 +126,27 @@ impl Connection {
     }
 }
 
-/// Why a way cannot be opened.
+/// Why a channel cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address makes no URL.
-    #[error("the address makes no URL")]
+    /// The address does not form a valid URL.
+    #[error("the address does not form a valid URL")]
     Address(#[from] http::Error),
-    /// There is nobody to ask for EndpointSlices.
+    /// There is no API server client to watch EndpointSlices.
     #[cfg(feature = "kubernetes")]
     #[error("kubernetes:/// needs a client of the API server")]
     NoKubernetes,
 }
 
 impl AdapterChannel {
-    /// The replica that the next call goes to. `None`: none is known that serves.
+    /// The replica for the next call. `None`: no replica is known to serve.
     #[must_use]
     pub fn serving(&self) -> Option<String> {
         let pick = self.table.watch().borrow().pick(&Tried::default());
         pick.map(|pick| pick.address.to_string())
     }
 
-    /// Why the next call goes nowhere: no replica serves, with what is known of each. `None`: one does.
+    /// Why no replica can be called, with the state of each. `None`: one serves.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         let state = self.table.watch();
@@ -159,15 +159,15 @@ impl AdapterChannel {
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
-    /// The same, but nothing is repeated: whatever the end of a connection does to a call is its answer. Shows how an adapter ends
-    /// connections.
+    /// Like [`Self::open`], but never repeats a call: the caller gets the effect of a closed connection as its answer. Used to test how an
+    /// adapter closes connections.
     #[must_use]
     pub fn without_repetition(self) -> Self {
         Self { repeats: false, ..self }
     }
 }
 
-/// A channel that was made elsewhere, as a single endpoint; tests connect in memory.
+/// Wraps an existing channel as a single endpoint; used by tests to connect in memory.
 impl From<Channel> for AdapterChannel {
     fn from(channel: Channel) -> Self {
         let nowhere = HostPort { host: "adapter".to_owned(), port: 0 };
@@ -180,7 +180,7 @@ impl Service<Request<Body>> for AdapterChannel {
     type Error = Box<dyn Error + Send + Sync>;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    /// Always: a call waits for its replica itself.
+    /// Always ready: a call itself waits for its replica.
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -199,7 +199,7 @@ impl Service<Request<Body>> for AdapterChannel {
     }
 }
 
-/// kube's client has no `Debug`.
+/// The kube client does not implement `Debug`.
 #[cfg(feature = "kubernetes")]
 #[derive(Clone)]
 struct KubeClient(kube::Client);

@@ -1,4 +1,4 @@
-//! One connection to one replica: TCP or a Unix socket, TLS on top, HTTP/2 in it, and the caller's token in each request.
+//! A connection to one replica: TCP or a Unix socket, optional TLS, HTTP/2, and the caller's token in each request.
 
 use std::{
     io,
@@ -26,15 +26,15 @@ use crate::{
     target::HostPort,
 };
 
-/// A dead address is noticed within this time.
+/// Timeout for connecting, after which an address counts as dead.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// A silently dropped connection is noticed within the sum of the two: before another replica leads, which takes 10 to 12 s.
-/// The runtime of our adapters has no limit of pings; a gRPC server that has one must allow these.
+/// Keepalive interval and timeout. Their sum is the time to detect a silently dropped connection: less than the 10 to 12 s until another
+/// replica leads. The adapter runtime has no limit on pings; other gRPC servers must allow these.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) const HEARD_WITHIN: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_LIMIT);
 
-/// Where one replica is.
+/// Address of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Address {
     Tcp(HostPort),
@@ -50,7 +50,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// The line to one replica. Connects when it is first used, and again by itself. Cloning shares the connection.
+/// A lazy connection to one replica, which reconnects automatically. Clones share the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     channel: Channel,
@@ -58,17 +58,17 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Must be called inside a tokio runtime.
+    /// Must be called in a tokio runtime.
     pub(crate) fn new(address: Address, secured: &Secured) -> Result<Self, http::Error> {
         let origin = origin(&address, secured.tls.as_deref())?;
-        // tonic must not add TLS of its own: ours follows the files.
+        // tonic must not add its own TLS, because this connector's TLS follows the files.
         let uri = Uri::builder().scheme("http").authority("adapter").path_and_query("/").build()?;
         let connector = Connector { address, tls: secured.tls.clone() };
         let channel = settings(uri).origin(origin).connect_with_connector_lazy(connector);
         Ok(Self { channel, token: secured.token.clone() })
     }
 
-    /// Over a channel that was made elsewhere.
+    /// Wraps an existing channel.
     pub(crate) fn over(channel: Channel) -> Self {
         Self { channel, token: None }
     }
@@ -85,7 +85,7 @@ impl Line {
     }
 }
 
-/// So that tonic's generated clients speak over it.
+/// Lets tonic's generated clients use the connection.
 impl Service<http::Request<Body>> for Line {
     type Response = http::Response<Body>;
     type Error = transport::Error;
@@ -100,7 +100,7 @@ impl Service<http::Request<Body>> for Line {
     }
 }
 
-/// Time limits of a connection, wherever it leads to: connects within 5 s, and notices within 8 s that nobody is there any more.
+/// Sets the timeouts of a connection: 5 s for connecting, 8 s to detect a peer that is gone.
 pub fn settings(uri: Uri) -> Endpoint {
     Channel::builder(uri)
         .connect_timeout(CONNECT_LIMIT)
@@ -109,7 +109,7 @@ pub fn settings(uri: Uri) -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
-/// What requests call the server: by its name if it proves that, else by its address.
+/// The host in requests: the name in the server's certificate with TLS, else its address.
 fn origin(address: &Address, tls: Option<&Tls>) -> Result<Uri, http::Error> {
     let (scheme, authority) = match (address, tls) {
         (Address::Tcp(HostPort { port, .. }), Some(tls)) => {
@@ -128,7 +128,7 @@ struct Connector {
     tls: Option<Arc<Tls>>,
 }
 
-/// Bytes to and from a replica, however they travel.
+/// The byte stream to a replica, over any transport.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 

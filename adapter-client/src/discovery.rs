@@ -1,4 +1,4 @@
-//! Which replicas there are: fixed, by name, or by a Service's EndpointSlices.
+//! Finds the replicas: a fixed list, DNS, or the EndpointSlices of a Service.
 
 mod dns;
 #[cfg(feature = "kubernetes")]
@@ -12,11 +12,11 @@ pub use self::dns::{Resolve, SystemResolver};
 pub(crate) use self::kubernetes::follow as follow_service;
 use crate::connector::Address;
 
-/// What a look tells.
+/// The result of discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The last that are known of, though the last look may have failed.
+    /// The last known replicas, even if discovery has failed since.
     pub(crate) addresses: BTreeSet<Address>,
-    /// Why the last look failed.
+    /// Why the last attempt failed.
     pub(crate) trouble: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Why a call has no answer, in words for people. What broke below gRPC is one of few things; what it is called there is logged.
+//! Explains to users why a call got no answer. There are few causes below gRPC; the library's own error is logged.
 
 use std::{
     error::Error,
@@ -14,9 +14,9 @@ use crate::{
     connector::{CONNECT_LIMIT, HEARD_WITHIN},
 };
 
-/// Why nobody answered. `None`: somebody did, or the time of the call was up.
+/// Why there was no answer. `None`: there was one, or the deadline of the call had passed.
 ///
-/// A status that came over the wire has no cause; one that was made on this side has.
+/// A status from the wire has no cause; a status created by the client has one.
 #[must_use]
 pub fn unanswered(status: &Status) -> Option<String> {
     let error = status.source()?;
@@ -25,12 +25,12 @@ pub fn unanswered(status: &Status) -> Option<String> {
     }
     let why = plain(error);
     let chain: Vec<String> = causes(error).map(ToString::to_string).collect();
-    debug!(why, error = chain.join(": "), "Nobody answered");
+    debug!(why, error = chain.join(": "), "RPC to the cloud adapter failed");
     Some(why)
 }
 
 fn plain(error: &(dyn Error + 'static)) -> String {
-    // What is wrong with a certificate only the library knows.
+    // Only the library knows what is wrong with a certificate.
     if let Some(tls) = causes(error).find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
         return format!("TLS: {tls}");
     }
@@ -51,15 +51,17 @@ fn plain(error: &(dyn Error + 'static)) -> String {
         Some(ErrorKind::TimedOut) if connects => {
             format!("no connection within {} s", CONNECT_LIMIT.as_secs())
         }
-        // Such as a name that nobody knows, or a socket that is not there.
+        // For example, an unknown name or a missing socket.
         _ if connects => format!("no connection: {last}"),
-        // Of the library's own errors only the text tells this one.
-        _ if last.contains("timed out") => format!("no sign of life for {} s", HEARD_WITHIN.as_secs()),
+        // The library's own error for this can only be recognised by its text.
+        _ if last.contains("timed out") => {
+            format!("no response to keepalive for {} s", HEARD_WITHIN.as_secs())
+        }
         _ => "the connection was closed".to_owned(),
     }
 }
 
-/// An error and its causes. That of an I/O error is what it was made of, which it does not name itself.
+/// An error and its causes. The cause of an I/O error is its inner error, which `source` does not return.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |&cause: &&'a (dyn Error + 'static)| {
         let made_of = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -73,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// As the HTTP library has it.
+    /// An error as the HTTP library returns it.
     #[derive(Debug, thiserror::Error)]
     #[error("h2 protocol error: error reading a body from connection")]
     struct Wrapped(#[source] Box<dyn Error + Send + Sync>);
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_of_a_connection_is_one_of_few_sentences() {
+    fn failures_of_a_connection_are_explained() {
         let bad = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let eof = "peer closed connection without sending TLS close_notify: https://docs.rs/rustls";
         let closed = "the connection was closed";
@@ -91,7 +93,7 @@ mod tests {
             (Wrapped(Box::new(io::Error::from(ErrorKind::BrokenPipe))), closed),
             (Wrapped(Box::new(io::Error::new(ErrorKind::UnexpectedEof, eof))), closed),
             (Wrapped("connection error received: not a result of an error".into()), closed),
-            (Wrapped("keep-alive timed out".into()), "no sign of life for 8 s"),
+            (Wrapped("keep-alive timed out".into()), "no response to keepalive for 8 s"),
             (Wrapped(Box::new(Replaced)), "another replica serves, and this one did not answer"),
             (
                 Wrapped(Box::new(io::Error::new(ErrorKind::InvalidData, bad()))),
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_never_was_says_why() {
+    fn failures_to_connect_are_explained() {
         let connects = |error| said(ConnectError(Box::new(error)));
         let found = io::Error::other("failed to lookup address information");
         for (error, wanted) in [
@@ -116,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_and_a_time_that_is_up_are_no_failure_of_the_connection() {
-        assert_eq!(unanswered(&Status::unknown("who knows")), None);
+    fn answers_and_timeouts_are_not_connection_failures() {
+        assert_eq!(unanswered(&Status::unknown("any message")), None);
         assert_eq!(said(TimeoutExpired(())), None);
     }
 }

@@ -1,25 +1,25 @@
-//! The way to a cloud adapter: from what flags say to a channel that tonic's generated clients take.
+//! Client of a cloud adapter: from the values of flags to a channel for tonic's generated clients.
 //!
 //! In reading order:
 //!
-//! - [`Target`]: where the adapter is, one endpoint or several replicas.
-//! - [`Security`]: TLS, the server's name, the caller's token or certificate, from files that are read again when they change.
-//! - [`Connection`] and [`AdapterChannel`]: the way there, once opened.
-//! - `discovery`: which replicas there are. `replicas`: which of them serves, as `grpc.health.v1` tells. `call`: one call, repeated
-//!   on another replica when the first did not, or may not have, carried it out.
+//! - [`Target`]: the address of the adapter, one endpoint or several replicas.
+//! - [`Security`]: TLS, the server's name, the caller's token or certificate. Files are reloaded when they change.
+//! - [`Connection`] and [`AdapterChannel`]: the connection, before and after it is opened.
+//! - `discovery`: finds the replicas. `replicas`: finds the one that serves, with `grpc.health.v1`. `call`: makes one call, and repeats it
+//!   on another replica if the first did not, or may not have, carried it out.
 //!
-//! # What is repeated
-//! All calls of the contract may be repeated: reads change nothing, Ensure, Delete, ApplyRoutes and PutBackendSet say what shall be
-//! and not what to do, and a fence admits the same number again. So within its deadline a call goes to another replica
+//! # Repeated calls
+//! All calls of the contract may be repeated: reads change nothing; Ensure, Delete, ApplyRoutes and PutBackendSet state the desired result,
+//! not an action; and a fence admits the same number again. So within its deadline, a call is repeated on another replica
 //!
-//! - when it was certainly not carried out: nobody took the connection, the stream was refused, or the answer is `NOT_LEADER`,
-//!   `STARTING` or `DRAINING`;
-//! - when it may have been carried out, and there will be no answer: the connection broke under it, or another replica serves by now
-//!   and the one that was asked has not said a word, as when its machine is gone.
+//! - if it was certainly not carried out: the connection failed, the stream was refused, or the answer is `NOT_LEADER`, `STARTING` or
+//!   `DRAINING`;
+//! - if it may have been carried out and no answer will arrive: the connection broke during the call, or another replica serves by now and
+//!   the called one has not responded, as when its machine is gone.
 //!
-//! A call waits up to [`PATIENCE`] for a replica that serves, longer than a fail-over takes. A single endpoint is not waited for:
-//! whoever asks hears at once that it is away, and only a connection that broke is replaced by a new one, once. A stream is
-//! repeated until it has begun; its reader opens it again afterwards. Other services than the contract's are asked once.
+//! A call waits up to [`PATIENCE`] for a replica that serves, longer than a failover takes. A single endpoint is not waited for: the caller
+//! gets an error at once if it is not reachable, and only a broken connection is replaced by a new one, once. A stream is repeated until it
+//! has started; afterwards its reader must open it again. Calls of services outside the contract are never repeated.
 
 mod call;
 mod channel;

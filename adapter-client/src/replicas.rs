@@ -1,4 +1,4 @@
-//! The replicas that are known, how each of them is, and which one calls go to. Decides; `health` asks.
+//! The known replicas, their health, and the choice of the one to call. `health` watches the replicas; this module decides.
 
 mod health;
 
@@ -10,18 +10,18 @@ use tracing::info;
 pub(crate) use self::health::supervise;
 use crate::connector::{Address, Line};
 
-/// How a replica is.
+/// Health of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// Not heard of yet.
+    /// The replica has not reported yet.
     Unknown,
-    /// It is there and does not tell whether it serves: worth asking if nobody else serves.
+    /// The replica is reachable but does not implement the health service: it is called if no other replica serves.
     Silent,
-    /// It serves. The number tells the order: who began last, is the leader.
+    /// The replica serves. The number orders replicas by when they began to serve; the highest is the leader.
     Serving(u64),
-    /// It is there and does not serve: stands by, starts or stops.
+    /// The replica is reachable but does not serve: it is a standby, starting or stopping.
     Standby,
-    /// It is not there.
+    /// The replica is not reachable.
     Down(String),
 }
 
@@ -29,10 +29,10 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("not connected yet"),
-            Self::Silent => f.write_str("does not tell its health"),
+            Self::Silent => f.write_str("does not report its health"),
             Self::Serving(_) => f.write_str("serves"),
             Self::Standby => f.write_str("does not serve"),
-            Self::Down(why) => write!(f, "is away: {why}"),
+            Self::Down(why) => write!(f, "is not reachable: {why}"),
         }
     }
 }
@@ -43,17 +43,17 @@ struct Replica {
     health: Health,
 }
 
-/// How good a replica is as a partner. Higher is better.
+/// Preference of a replica. Higher is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Silent,
     Serving(u64),
 }
 
-/// Replicas that were asked in vain. One that has changed since is worth another try.
+/// Replicas that failed during a call, with their rank. A replica whose rank has changed since is tried again.
 pub(crate) type Tried = BTreeMap<Address, Rank>;
 
-/// A replica that calls may go to.
+/// A replica to call.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub(crate) address: Address,
@@ -61,30 +61,30 @@ pub(crate) struct Pick {
     pub(crate) line: Line,
 }
 
-/// All replicas at one moment.
+/// The state of all replicas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     replicas: BTreeMap<Address, Replica>,
-    /// Why it is not known which replicas there are.
+    /// Why discovery failed.
     trouble: Option<String>,
-    /// How often a replica began to serve.
+    /// Number of times that a replica began to serve.
     terms: u64,
 }
 
 impl State {
-    /// The best replica that was not tried in vain: the one that began to serve last, else one that does not tell.
+    /// The best replica that was not tried yet: the one that began to serve last, else one that does not report its health.
     pub(crate) fn pick(&self, tried: &Tried) -> Option<Pick> {
         let ranked = self.replicas.iter().filter_map(|(address, replica)| {
             let rank = replica.rank()?;
             (tried.get(address) != Some(&rank)).then_some((rank, address, replica))
         });
-        // Of equals the first.
+        // The first of equals.
         let (rank, address, replica) = ranked.rev().max_by_key(|(rank, ..)| *rank)?;
         Some(Pick { address: address.clone(), rank, line: replica.line.clone() })
     }
 
-    /// Whether a better replica than this one came up, while nothing was heard of this one. One that says itself that it does not
-    /// serve is there: it answers what it was asked.
+    /// Whether a better replica appeared while this one did not respond. A replica that reports that it does not serve is reachable and
+    /// will answer the call.
     pub(crate) fn has_replaced(&self, pick: &Pick, tried: &Tried) -> bool {
         let there = self.replicas.get(&pick.address).is_some_and(|it| it.health == Health::Standby);
         let better = |best: Pick| best.address != pick.address && best.rank > pick.rank;
@@ -118,7 +118,7 @@ impl Replica {
     }
 }
 
-/// Why nobody serves, with what is known of each.
+/// Why no replica serves, with the state of each.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no replica of the cloud adapter serves")?;
@@ -129,22 +129,22 @@ impl fmt::Display for State {
         }
         match &self.trouble {
             Some(trouble) => write!(f, "{separator}{trouble}"),
-            None if self.replicas.is_empty() => write!(f, "{separator}none is known yet"),
+            None if self.replicas.is_empty() => write!(f, "{separator}no replica is known yet"),
             None => Ok(()),
         }
     }
 }
 
-/// What is known of the replicas, shared between those who find out and those who call.
+/// The state of the replicas, shared by the tasks that update it and the calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     state: Arc<watch::Sender<State>>,
-    /// A connection broke: the replicas may be others now.
+    /// Notified when a connection broke, since the set of replicas may have changed.
     lost: Arc<Notify>,
 }
 
 impl Table {
-    /// One replica that is always asked, whatever it says of itself.
+    /// A table with one replica that is always called, independent of its health.
     pub(crate) fn of(address: Address, line: Line) -> Self {
         let replica = Replica { line, health: Health::Silent };
         let state = State { replicas: [(address, replica)].into(), ..State::default() };

@@ -1,7 +1,7 @@
-//! What makes a connection safe: which files, which server name; judged before anything is connected.
+//! Security of a connection: the files and the server name, validated before connecting.
 //!
-//! Files are read again while the process runs: the CA and the client's certificate for each new connection, the token when its last
-//! reading is a second old. A file that turns bad leaves what it said before in force, and the log names its flag.
+//! Files are reloaded while the process runs: the CA and the client certificate for each new connection, the token when it was read more
+//! than a second ago. If a file becomes invalid, its last valid content stays in force, and the log names its flag.
 
 mod tls;
 mod token;
@@ -17,40 +17,40 @@ use rustls::pki_types::ServerName;
 pub(crate) use self::{tls::Tls, token::Token};
 use crate::target::{HostPort, Target};
 
-/// The name that an adapter's certificate carries unless somebody chose another.
+/// The default name in an adapter's certificate.
 pub const SERVER_NAME: &str = "cloud-adapter";
 
-/// What makes a connection safe, as flags name it.
+/// Security settings, as set by flags.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    /// PEM file with the certificates that the adapter's is signed by; several while a CA is replaced.
+    /// PEM file with the CA of the adapter's certificate; several certificates during a rotation.
     pub ca: Option<PathBuf>,
     /// The name that the adapter's certificate must carry. `None`: the host of an `https` URL, else [`SERVER_NAME`].
     pub server_name: Option<String>,
-    /// File with the bearer token that says who calls.
+    /// File with the bearer token that authenticates the caller.
     pub token: Option<PathBuf>,
-    /// PEM file with the certificate that says who calls, and those between it and its CA.
+    /// PEM file with the certificate that authenticates the caller, and its intermediate certificates.
     pub client_certificate: Option<PathBuf>,
     /// PEM file with the key of that certificate.
     pub client_key: Option<PathBuf>,
-    /// What errors call all that.
+    /// The names of the flags, for errors.
     pub flags: Flags,
 }
 
-/// The flags by which a person sets a target and its security.
+/// The flags that set a target and its security.
 #[derive(Clone, Copy, Debug)]
 pub struct Flags {
-    /// Of the [`Target`].
+    /// Flag of the [`Target`].
     pub endpoint: &'static str,
-    /// Of [`Security::ca`].
+    /// Flag of [`Security::ca`].
     pub ca: &'static str,
-    /// Of `Security::server_name`.
+    /// Flag of `Security::server_name`.
     pub server_name: &'static str,
-    /// Of [`Security::token`].
+    /// Flag of [`Security::token`].
     pub token: &'static str,
-    /// Of [`Security::client_certificate`].
+    /// Flag of [`Security::client_certificate`].
     pub client_certificate: &'static str,
-    /// Of [`Security::client_key`].
+    /// Flag of [`Security::client_key`].
     pub client_key: &'static str,
 }
 
@@ -67,11 +67,11 @@ impl Default for Flags {
     }
 }
 
-/// A flag whose value cannot be used.
+/// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{flag} {value}: {reason}")]
 pub struct Fault {
-    /// Which flag.
+    /// The flag.
     pub flag: &'static str,
     /// Its value.
     pub value: String,
@@ -89,19 +89,19 @@ impl Fault {
     }
 }
 
-/// Security that fits its target, with all files read once.
+/// Validated security settings, with all files read.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
-    /// `None`: in plain text.
+    /// `None`: plaintext.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) token: Option<Arc<Token>>,
 }
 
 impl Security {
-    /// Judges it for `target`, and reads all files.
+    /// Validates the settings for `target`, and reads all files.
     ///
     /// # Errors
-    /// Everything that is wrong, each with flag and fix.
+    /// Returns all errors, each with its flag and the fix.
     pub(crate) fn check(&self, target: &Target) -> Result<Secured, Vec<Fault>> {
         let mut faults = self.contradictions(target);
         let mut note = |fault| faults.push(fault);
@@ -123,7 +123,7 @@ impl Security {
         self.client_certificate.clone().zip(self.client_key.clone())
     }
 
-    /// What does not fit together, before any file is opened.
+    /// Finds contradictory settings, before any file is opened.
     fn contradictions(&self, target: &Target) -> Vec<Fault> {
         let Flags { endpoint, ca, .. } = self.flags;
         let mut faults = Vec::new();
@@ -133,11 +133,11 @@ impl Security {
                 faults.push(Fault::new(endpoint, target.to_string(), fix));
             }
             (Target::Single { tls: false, host }, Some(path)) => {
-                let fix = format!("TLS is not used with {endpoint} http://: write https://{host}");
+                let fix = format!("TLS is not used with {endpoint} http://: use https://{host}");
                 faults.push(Fault::of_file(ca, path, fix));
             }
             (Target::Unix(_), Some(path)) => {
-                let fix = format!("TLS is not used with {endpoint} unix: leave this flag out");
+                let fix = format!("TLS is not used with {endpoint} unix: remove this flag");
                 faults.push(Fault::of_file(ca, path, fix));
             }
             _ => (),
@@ -147,7 +147,7 @@ impl Security {
         faults
     }
 
-    /// What is of no use, or of no good, in plain text.
+    /// Settings that are useless or unsafe in plaintext.
     fn needs_tls(&self, target: &Target) -> Vec<Fault> {
         if self.ca.is_some() || matches!(target, Target::Single { tls: true, .. }) {
             return Vec::new();
@@ -155,15 +155,16 @@ impl Security {
         let Flags { ca, server_name, token, client_certificate, .. } = self.flags;
         let mut faults = Vec::new();
         if let Some(name) = &self.server_name {
-            let reason = format!("without TLS nobody shows a name: add {ca}, or leave this flag out");
+            let reason =
+                format!("without TLS there is no server name to check: add {ca}, or remove this flag");
             faults.push(Fault::new(server_name, name, reason));
         }
         if let Some(path) = &self.client_certificate {
-            let reason = format!("without TLS no certificate is shown: add {ca}, or leave this flag out");
+            let reason = format!("without TLS the certificate is not used: add {ca}, or remove this flag");
             faults.push(Fault::of_file(client_certificate, path, reason));
         }
         if let Some(path) = self.token.as_ref().filter(|_| leaves_machine(target)) {
-            let reason = format!("without TLS anybody on the way could read the token: add {ca}");
+            let reason = format!("without TLS the token could be read on the network: add {ca}");
             faults.push(Fault::of_file(token, path, reason));
         }
         faults
@@ -173,11 +174,11 @@ impl Security {
         let Flags { client_certificate, client_key, .. } = self.flags;
         match (&self.client_certificate, &self.client_key) {
             (Some(path), None) => {
-                let fix = format!("a certificate is shown with its key: add {client_key}");
+                let fix = format!("a certificate needs its key: add {client_key}");
                 Some(Fault::of_file(client_certificate, path, fix))
             }
             (None, Some(path)) => {
-                let fix = format!("a key is used with its certificate: add {client_certificate}");
+                let fix = format!("a key needs its certificate: add {client_certificate}");
                 Some(Fault::of_file(client_key, path, fix))
             }
             (Some(_), Some(_)) | (None, None) => None,
@@ -196,7 +197,7 @@ impl Security {
     }
 }
 
-/// Whether others may see what is sent there.
+/// Whether traffic to the target could be read by others.
 fn leaves_machine(target: &Target) -> bool {
     let leaves = |host: &HostPort| {
         let loopback = host.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());

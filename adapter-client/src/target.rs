@@ -1,28 +1,28 @@
-//! Where an adapter is, as a flag names it: text to a checked [`Target`]. Connects to nothing and resolves nothing.
+//! The address of an adapter: parses the value of a flag into a valid [`Target`]. Connects to nothing and resolves nothing.
 
 use std::{fmt, net::Ipv6Addr, path::PathBuf, str::FromStr};
 
-/// What a good value looks like, for everybody who wrote another.
+/// The valid forms, for error messages.
 #[cfg(feature = "kubernetes")]
 const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, kubernetes:///NAMESPACE/SERVICE[:PORTNAME], \
                      dns:///HOST:PORT, static:///HOST:PORT,HOST:PORT or unix:/PATH";
 
-/// Without a client of the API server.
+/// The valid forms without a client of the API server.
 #[cfg(not(feature = "kubernetes"))]
 const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, dns:///HOST:PORT, static:///HOST:PORT,HOST:PORT or \
                      unix:/PATH";
 
-/// Where an adapter is.
+/// The address of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One endpoint: `http://HOST:PORT`, or with TLS `https://HOST:PORT`.
     Single {
-        /// Where it is.
+        /// The host and port.
         host: HostPort,
-        /// Whether it speaks TLS.
+        /// Whether TLS is used.
         tls: bool,
     },
-    /// One socket of this machine: `unix:/PATH`. Never TLS: who may open the file, may call.
+    /// A Unix socket on this machine: `unix:/PATH`. Never TLS; the permissions of the socket decide which processes may call.
     Unix(PathBuf),
     /// These replicas: `static:///HOST:PORT,HOST:PORT`.
     Static(Vec<HostPort>),
@@ -54,7 +54,7 @@ pub struct ServicePort {
     pub port: Option<String>,
 }
 
-/// Why a text names no adapter, and what would.
+/// Why a text is not a valid address, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}: {fix}")]
 pub struct TargetError {
@@ -63,7 +63,7 @@ pub struct TargetError {
 }
 
 impl Target {
-    /// Whether it may have several replicas, of which one serves.
+    /// Whether the target may have several replicas, of which one serves.
     #[must_use]
     pub fn has_replicas(&self) -> bool {
         match self {
@@ -79,14 +79,14 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        let (scheme, rest) = text.split_once(':').ok_or_else(|| error("it has no scheme", FORMS))?;
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| error("no scheme", FORMS))?;
         match scheme {
             "http" | "https" => single(rest, scheme == "https"),
             "unix" => unix(rest),
             "static" => addresses(rest),
             "dns" => dns(rest),
             "kubernetes" => kubernetes(rest),
-            _ => Err(error(format!("the scheme '{scheme}' is not known"), FORMS)),
+            _ => Err(error(format!("unknown scheme '{scheme}'"), FORMS)),
         }
     }
 }
@@ -117,9 +117,9 @@ impl fmt::Display for Target {
 impl FromStr for HostPort {
     type Err = TargetError;
 
-    /// `HOST:PORT`; an IPv6 address stands in brackets.
+    /// Parses `HOST:PORT`; an IPv6 address is in brackets.
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        const FIX: &str = "write HOST:PORT, such as cloud-adapter:8443 or [fd00::1]:8443";
+        const FIX: &str = "use HOST:PORT, such as cloud-adapter:8443 or [fd00::1]:8443";
         let (host, port) =
             text.rsplit_once(':').ok_or_else(|| error(format!("'{text}' has no port"), FIX))?;
         let port = port
@@ -148,7 +148,7 @@ fn error(problem: impl Into<String>, fix: &'static str) -> TargetError {
     TargetError { problem: problem.into(), fix }
 }
 
-/// Names, and IPv4 addresses: letters, digits, `-`, `.` and what some resolvers know, `_`.
+/// Names and IPv4 addresses: letters, digits, `-`, `.` and `_`, which some resolvers accept.
 fn is_host(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     !text.is_empty() && text.len() <= 253 && text.chars().all(good)
@@ -156,10 +156,11 @@ fn is_host(text: &str) -> bool {
 
 fn single(rest: &str, tls: bool) -> Result<Target, TargetError> {
     const FIX: &str = "use a URL such as http://cloud-adapter:8443 or https://cloud-adapter:8443";
-    let authority = rest.strip_prefix("//").ok_or_else(|| error("two slashes follow the scheme", FIX))?;
+    let authority =
+        rest.strip_prefix("//").ok_or_else(|| error("two slashes must follow the scheme", FIX))?;
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     if authority.contains(['/', '?', '#', '@']) {
-        return Err(error("only a host and a port follow the slashes", FIX));
+        return Err(error("only a host and a port may follow the slashes", FIX));
     }
     let has_port = authority.contains(':') && !authority.ends_with(']');
     let default = if tls { 443 } else { 80 };
@@ -168,37 +169,37 @@ fn single(rest: &str, tls: bool) -> Result<Target, TargetError> {
 }
 
 fn unix(path: &str) -> Result<Target, TargetError> {
-    // `unix:///path` is how some write it.
+    // Accepts the alternative form `unix:///path`.
     let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
     let has_name = path.file_name().is_some();
     if path.is_absolute() && has_name {
         Ok(Target::Unix(path))
     } else {
-        Err(error("the path is not absolute", "write unix:/run/cloud-adapter.sock"))
+        Err(error("the path is not absolute", "use unix:/run/cloud-adapter.sock"))
     }
 }
 
 fn addresses(rest: &str) -> Result<Target, TargetError> {
-    let list = after_slashes(rest, "write static:///HOST:PORT,HOST:PORT")?;
+    let list = after_slashes(rest, "use static:///HOST:PORT,HOST:PORT")?;
     Ok(Target::Static(list.split(',').map(str::parse).collect::<Result<_, _>>()?))
 }
 
 fn dns(rest: &str) -> Result<Target, TargetError> {
-    Ok(Target::Dns(after_slashes(rest, "write dns:///HOST:PORT")?.parse()?))
+    Ok(Target::Dns(after_slashes(rest, "use dns:///HOST:PORT")?.parse()?))
 }
 
 #[cfg(feature = "kubernetes")]
 fn kubernetes(rest: &str) -> Result<Target, TargetError> {
-    const FIX: &str = "write kubernetes:///NAMESPACE/SERVICE or kubernetes:///NAMESPACE/SERVICE:PORTNAME";
+    const FIX: &str = "use kubernetes:///NAMESPACE/SERVICE or kubernetes:///NAMESPACE/SERVICE:PORTNAME";
     let path = after_slashes(rest, FIX)?;
-    let (namespace, rest) = path.split_once('/').ok_or_else(|| error("it names no Service", FIX))?;
+    let (namespace, rest) = path.split_once('/').ok_or_else(|| error("no Service", FIX))?;
     let (service, port) = match rest.split_once(':') {
         Some((service, port)) => (service, Some(port)),
         None => (rest, None),
     };
     for label in [namespace, service].into_iter().chain(port) {
         if !is_label(label) {
-            return Err(error(format!("'{label}' is not a name that Kubernetes knows"), FIX));
+            return Err(error(format!("'{label}' is not a valid Kubernetes name"), FIX));
         }
     }
     let (namespace, service) = (namespace.to_owned(), service.to_owned());
@@ -207,7 +208,7 @@ fn kubernetes(rest: &str) -> Result<Target, TargetError> {
 
 #[cfg(not(feature = "kubernetes"))]
 fn kubernetes(_rest: &str) -> Result<Target, TargetError> {
-    Err(error("this program cannot look into Kubernetes", "use dns:///HOST:PORT with a headless Service"))
+    Err(error("this program cannot watch EndpointSlices", "use dns:///HOST:PORT with a headless Service"))
 }
 
 /// A DNS label, as namespaces, Services and ports are named. Source: RFC 1123.
@@ -221,9 +222,9 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// No server stands between the slashes: the resolver is this machine's own.
+/// Parses the part after the scheme, which names no DNS server: the system resolver is used.
 fn after_slashes<'a>(rest: &'a str, fix: &'static str) -> Result<&'a str, TargetError> {
-    rest.strip_prefix("///").ok_or_else(|| error("three slashes follow the scheme", fix))
+    rest.strip_prefix("///").ok_or_else(|| error("three slashes must follow the scheme", fix))
 }
 
 #[cfg(test)]
@@ -264,7 +265,7 @@ mod tests {
         for (text, problem, form) in [
             ("", "no scheme", "http://cloud-adapter:8443"),
             ("adapter", "no scheme", "http://cloud-adapter:8443"),
-            ("ftp://a:1", "'ftp' is not known", "unix:/PATH"),
+            ("ftp://a:1", "unknown scheme 'ftp'", "unix:/PATH"),
             ("http:a:1", "two slashes", "http://cloud-adapter:8443"),
             ("http://", "'' is not a host", "HOST:PORT"),
             ("http://a:1/path", "only a host", "http://cloud-adapter:8443"),
@@ -280,11 +281,11 @@ mod tests {
             #[cfg(feature = "kubernetes")]
             ("kubernetes:///cloud-adapter", "no Service", "kubernetes:///NAMESPACE/SERVICE"),
             #[cfg(feature = "kubernetes")]
-            ("kubernetes:///a/B", "'B' is not a name", "kubernetes:///NAMESPACE/SERVICE"),
+            ("kubernetes:///a/B", "'B' is not a valid", "kubernetes:///NAMESPACE/SERVICE"),
             #[cfg(feature = "kubernetes")]
-            ("kubernetes:///a/b:", "'' is not a name", ":PORTNAME"),
+            ("kubernetes:///a/b:", "'' is not a valid", ":PORTNAME"),
             #[cfg(not(feature = "kubernetes"))]
-            ("kubernetes:///a/b", "cannot look into Kubernetes", "dns:///HOST:PORT"),
+            ("kubernetes:///a/b", "cannot watch EndpointSlices", "dns:///HOST:PORT"),
         ] {
             let said = text.parse::<Target>().expect_err(text).to_string();
             assert!(said.contains(problem) && said.contains(form), "{text}: {said}");

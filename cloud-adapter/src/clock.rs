@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-/// Tells wall-clock time: a known beginning plus what tokio's clock says has passed.
+/// Wall-clock time: a known start plus the time that has passed on tokio's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     wall: SystemTime,
@@ -23,12 +23,12 @@ impl Clock {
     pub(crate) fn at(&self, instant: Instant) -> SystemTime {
         match instant.checked_duration_since(self.started) {
             Some(since) => self.wall + since,
-            // Seen by another process, before this one began.
+            // Observed by another process before this one started.
             None => self.wall.checked_sub(self.started - instant).unwrap_or(self.wall),
         }
     }
 
-    /// The instant of a wall-clock time, which another machine's clock may have told: never in the future.
+    /// The instant of a wall-clock time that may come from another host's clock. Never in the future.
     #[must_use]
     pub(crate) fn instant(&self, wall: SystemTime) -> Instant {
         let now = Instant::now();
@@ -43,8 +43,8 @@ impl Clock {
     }
 }
 
-/// The wall-clock time, which certificates and timestamps are about.
-#[expect(clippy::disallowed_methods, reason = "the one place where wall-clock time comes in")]
+/// The wall-clock time, for certificates and timestamps.
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }

@@ -1,4 +1,4 @@
-//! Flags and the configuration file, to a checked [`Config`].
+//! Parses flags and the configuration file into a checked [`Config`].
 
 mod cache;
 mod limits;
@@ -16,53 +16,54 @@ use jiff::fmt::friendly::SpanParser;
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
-use crate::{driver::VendorLimit, grants::Grant, replica::ReplicaOptions, security::SecurityOptions};
+use crate::{driver::VendorLimit, grants::Grant, security::SecurityOptions, standby::ReplicaOptions};
 
 const CONNECTION_AGE_MIN: Duration = Duration::from_secs(1);
 const CONNECTION_AGE_MAX: Duration = Duration::from_hours(24);
 
-/// The flags that every adapter has.
+/// The flags that all adapters share.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Where the contract is served (gRPC, with health and reflection): an IP address and a port, or unix:/path.
+    /// Address of the gRPC server (contract, health and reflection): an IP address and a port, or unix:/path.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8443", help_heading = "Adapter")]
     pub grpc_address: Address,
 
-    /// Where /metrics, /healthz and /readyz are served (plain HTTP, no API).
+    /// Address of /metrics, /healthz and /readyz (plain HTTP, no API).
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10273", value_parser = address, help_heading = "Adapter")]
     pub http_address: SocketAddr,
 
-    /// For how long a connection of the contract lasts before its client is asked to connect anew, such as 30m: what was proved once
-    /// does not count for ever. Calls under way end normally.
+    /// Maximum age of a gRPC connection, such as 30m. The adapter then asks the client to reconnect, so that its credentials are checked
+    /// again. Running calls end normally.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = connection_age, help_heading = "Adapter")]
     pub max_connection_age: Duration,
 
-    /// A YAML file with the vendor call limits: `limits: {buckets: {compute: {rate: 20, burst: 40}}}`. Rates are calls a second.
-    /// Families: compute, network, loadbalancer, identity. A changed file is taken over within seconds, unless it has faults.
+    /// YAML file with the vendor call limits: `limits: {buckets: {compute: {rate: 20, burst: 40}}}`. Rates are calls a second. Families:
+    /// compute, network, loadbalancer, identity. Changes are applied within seconds unless the file is invalid.
     #[arg(long, value_name = "FILE", help_heading = "Adapter")]
     pub config: Option<PathBuf>,
 
-    /// Allow the Services of a namespace something that reaches beyond them, as NAMESPACE:KIND=VALUE; repeatable. * is any namespace or
-    /// any value. Kinds: adopt (take over the load balancer of this vendor ID, which has no owner; it is released with its Service),
+    /// Allow the Services of a namespace something that reaches beyond them, as NAMESPACE:KIND=VALUE; repeatable. * is any namespace or any
+    /// value. Kinds: adopt (take over the load balancer of this vendor ID, which has no owner; it is released with its Service),
     /// adopt-and-delete (the same, deleted with its Service), share (use the load balancer of this vendor ID beside its owner), parameter
-    /// (set this vendor parameter), pool, subnet, certificate (name this one in address-pool, subnet, tls-cert-refs), addresses (ask for
-    /// addresses of this range, which is then reserved for the namespaces that have it).
+    /// (set this vendor parameter), pool, subnet, certificate (use this value in address-pool, subnet, tls-cert-refs), addresses (request
+    /// addresses of this range, which is then reserved for the namespaces that have the grant), former (take over by name what another
+    /// cloud controller manager created in a cluster of this name).
     #[arg(long, value_name = "GRANT", help_heading = "Tenants")]
     pub grant: Vec<Grant>,
 
-    /// Who may call, and how.
+    /// Callers and their authentication.
     #[command(flatten)]
     pub security: SecurityOptions,
 
-    /// Whether this adapter is one of several.
+    /// Replicas of this adapter.
     #[command(flatten)]
     pub replicas: ReplicaOptions,
 
-    /// How log lines are written.
+    /// Format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, help_heading = "Log")]
     pub log_format: LogFormat,
 
-    /// What is logged: error, warn, info, debug, trace, or directives such as `info,cloud_adapter=debug`.
+    /// Log filter: error, warn, info, debug, trace, or directives such as `info,cloud_adapter=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = filter, help_heading = "Log")]
     pub log_level: String,
 }
@@ -71,7 +72,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:10273"))
 }
 
-/// Checks the age of connections: one that ends at once serves nobody.
+/// Checks the maximum age of connections: connections that are closed at once are useless.
 fn connection_age(text: &str) -> Result<Duration, String> {
     let age = SpanParser::new().parse_unsigned_duration(text);
     let age = age.map_err(|_error| "use a number with its unit, such as 90s, 30m, 2h".to_owned())?;
@@ -82,63 +83,63 @@ fn connection_age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Checks a log filter, so that a wrong one is refused as a flag and not after the start.
+/// Checks a log filter, so that an invalid one is refused when flags are parsed.
 fn filter(text: &str) -> Result<String, String> {
     log_level::check(text).map(|()| text.to_owned())
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// The checked configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What may be asked of the vendor, and in which order.
+    /// Vendor call limits and their priorities.
     pub limits: cloud_budget::Config,
-    /// How vendor calls are saved.
+    /// How listings and look-ups are cached and batched.
     pub cache: CacheSettings,
-    /// This cluster's part of the account: what the file says of rates and bursts is taken times that.
+    /// This cluster's share of the account: rates and bursts of the file are multiplied by it.
     pub share: f64,
-    /// Families that neither the file nor the driver has limits for: they get 5 calls a second.
+    /// Families without limits in the file or the driver: they get 5 calls a second.
     pub assumed: Vec<&'static str>,
-    /// A digest of the file: tells replicas and reloads apart.
+    /// A digest of the file, by which replicas and reloads are distinguished.
     pub revision: String,
 }
 
 /// Why a configuration file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--config {path}: cannot be read")]
     Read {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is not what is expected. All faults are named.
+    /// The file is invalid. All faults are listed.
     #[error("--config {path}: {faults}")]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong, with the keys, separated by semicolons.
+        /// The faults with their keys, separated by semicolons.
         faults: String,
     },
 }
 
 impl Config {
-    /// Reads the text of a file. `usual`: the driver's limits, for what the file does not name.
+    /// Parses the text of a file. `usual`: the driver's limits, for buckets that the file does not have.
     ///
     /// # Errors
-    /// All faults, each with the path of its key and the fix, separated by semicolons.
+    /// Returns all faults, each with the path of its key and the fix, separated by semicolons.
     pub fn parse(text: &str, usual: &[(&'static str, VendorLimit)]) -> Result<Self, String> {
         let (limits, cache) = section::read(text, |file| {
             let limits = file.section("limits", |limits| limits::read(limits, usual));

@@ -1,4 +1,4 @@
-//! Reads what every request carries, and makes the session that pays for it.
+//! Reads the context of each request, and creates the session that its vendor calls are charged to.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,25 +17,24 @@ use crate::{
 };
 use cloud_adapter_security::Caller;
 
-/// Who asks, how urgently, and until when.
+/// The caller, the priority and the deadline of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) cluster_id: String,
     pub(crate) cluster_name: String,
     pub(crate) caller: Caller,
-    /// The method's path, for the log of refusals.
+    /// The path of the method, for the log of refusals.
     pub(crate) path: String,
     pub(crate) session: Session,
     pub(crate) deadline: Instant,
-    /// The oldest observation that will do.
+    /// The oldest acceptable observation.
     pub(crate) bound: Option<Instant>,
 }
 
 /// Checks a request's context.
 ///
 /// # Errors
-/// `FIELD_INVALID` without a cluster ID, with a string that is too long or a staleness that is no duration; `CALLER_UNAUTHENTICATED`
-/// without a caller.
+/// `FIELD_INVALID` without a cluster ID, with a string that is too long or an invalid staleness; `CALLER_UNAUTHENTICATED` without a caller.
 pub(crate) fn read(
     context: Option<RequestContext>,
     (metadata, extensions): (&MetadataMap, &Extensions),
@@ -70,11 +69,11 @@ pub(crate) fn read(
             asked
         }
     };
-    // The gate stands before every service: without it nobody is anybody.
+    // The gate in front of all services identifies the caller.
     let caller = extensions
         .get::<Caller>()
         .cloned()
-        .ok_or_else(|| AdapterError::new(Reason::CallerUnauthenticated, "the call came past the gate"))?;
+        .ok_or_else(|| AdapterError::new(Reason::CallerUnauthenticated, "the call is not authenticated"))?;
     let purpose = Purpose {
         priority: priority.min(caller.role.cap()),
         deadline: Some(deadline),

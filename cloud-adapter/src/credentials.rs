@@ -1,6 +1,6 @@
-//! Credentials of the cloud that are replaced while the adapter runs: proved first, and never those of another project.
+//! Cloud credentials that are replaced while the adapter runs: verified first, and refused if they belong to another project.
 //!
-//! A mistyped project would show an empty cloud: every node gone, every load balancer to be made anew.
+//! A mistyped project would show an empty cloud: all nodes would be deleted, and all load balancers created again.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -10,24 +10,24 @@ use tokio::sync::watch;
 
 use crate::{
     driver::{CredentialsFile, Driver, Fault},
-    replica::Duty,
+    leadership::Duty,
     rpc::Rpc,
 };
 
-/// The word in `config_reload_total`.
+/// The label `kind` of `config_reload_total`.
 const KIND: &str = "credentials";
-/// New credentials that could not be proved for another reason than themselves are tried again after this.
+/// Delay before new credentials are tried again whose verification failed for an unrelated reason.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Whether there are new credentials that were not tried yet. A replica that stands by may not ask the vendor: it tries them when it
-/// leads, before the old ones, which may be good no more. Cloning shares it.
+/// Whether there are new credentials that were not tried yet. A standby may not call the vendor: it tries them when it becomes leader,
+/// before it uses the old ones, which may have expired. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Untried(Arc<watch::Sender<bool>>);
 
 impl Untried {
-    /// Until there are none. In a replica that leads, that takes one self-check.
+    /// Waits until there are none. In a leader, that takes one self-check.
     pub(crate) async fn none(&self) {
-        // Whoever asks keeps the sender.
+        // The caller holds the sender.
         let _none = self.0.subscribe().wait_for(|untried| !untried).await.is_ok();
     }
 
@@ -36,22 +36,23 @@ impl Untried {
     }
 }
 
-/// What becomes of new credentials.
+/// The outcome for new credentials.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// They see what the old ones see.
+    /// They have access to the same scope as the old ones.
     Switch,
-    /// They see something else, or nothing: says why.
+    /// They have access to another scope, or to none; with the reason.
     Refuse(String),
-    /// It cannot be known yet: says why.
+    /// Not decided yet; with the reason.
     Later(String),
 }
 
-/// Judges what a self-check with the new ones found. `known`: what the old ones see, if that was ever seen.
+/// Judges the self-check with the new credentials. `known`: the scope of the old ones, if it is known.
 fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdict {
     match (known, found) {
         (Some(known), Ok(found)) if known.fingerprint != found.fingerprint => Verdict::Refuse(format!(
-            "they are for {}/{} in {}, and this adapter serves {}/{} in {}: restart it to change that",
+            "the credentials are for {}/{} in {}, and this adapter serves {}/{} in {}: restart the \
+             adapter to change that",
             found.account, found.project, found.region, known.account, known.project, known.region
         )),
         (_, Ok(_)) => Verdict::Switch,
@@ -60,16 +61,16 @@ fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdi
     }
 }
 
-/// Follows the driver's file, if it has one; never ends.
+/// Follows the credentials file of the driver, if it has one; never ends.
 pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried) {
     let Some(file) = driver.credentials() else { return std::future::pending().await };
     let follow =
         Follow::start([file.path.clone()], |contents: &[Vec<u8>]| Ok::<_, Infallible>(contents.concat()));
     let follow = match follow {
         Ok(follow) => follow,
-        // It was there when the driver was made.
+        // The file existed when the driver was created.
         Err(error) => {
-            tracing::error!(%error, "The credentials are not followed: restart the adapter to change them");
+            tracing::error!(%error, "Cannot watch the credentials file: restart the adapter to change credentials");
             return std::future::pending().await;
         }
     };
@@ -78,7 +79,7 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
     let unreadable = |result: Result<&Vec<u8>, &reload::ReloadError<Infallible>>| {
         if let Err(error) = result {
             rpc.metrics.config_reload(KIND, false);
-            tracing::error!(%error, "New credentials cannot be read: the old ones stay in force");
+            tracing::error!(%error, "Cannot read new credentials: the old ones stay in force");
         }
     };
     let take_over =
@@ -86,7 +87,7 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
     tokio::join!(follow.run(reload::EVERY, unreadable), take_over);
 }
 
-/// Has each new content tried while this replica leads, again and again until `attempt` says that it is decided.
+/// Tries each new content while this replica leads, and repeats `attempt` until it returns true (decided).
 async fn take_over<Content, Tried: Future<Output = bool>>(
     mut content: watch::Receiver<Arc<Content>>,
     rpc: &Rpc,
@@ -95,10 +96,10 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
 ) {
     while content.changed().await.is_ok() {
         untried.set(true);
-        // It is not what was refused, and may not be judged here for long.
+        // The new content is not the refused one, and may not be tried for a long time.
         rpc.metrics.config_refused(KIND, false);
         loop {
-            // The vendor hears of one replica alone.
+            // Only the leader may call the vendor.
             leads(rpc).await;
             let newest = Arc::clone(&content.borrow_and_update());
             let decided = attempt(newest).await;
@@ -106,18 +107,18 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
             if decided {
                 break;
             }
-            // A newer file need not wait.
+            // A newer file is tried without delay.
             let _sooner = tokio::time::timeout(AGAIN, content.changed()).await.is_ok();
         }
     }
 }
 
-/// Until this replica leads.
+/// Waits until this replica leads.
 async fn leads(rpc: &Rpc) {
     let _leads = rpc.replica.subscribe().wait_for(|duty| matches!(duty, Duty::Leading { .. })).await.is_ok();
 }
 
-/// Proves new credentials, and goes on with them if they are as good. Whether that is decided.
+/// Verifies new credentials and switches to them if they are for the same scope. Returns whether that is decided.
 async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, content: &[u8]) -> bool {
     let verdict = match (file.candidate)(driver, content) {
         Err(why) => Verdict::Refuse(why),
@@ -140,10 +141,10 @@ async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, co
         }
         Verdict::Refuse(why) => {
             rpc.metrics.config_reload(KIND, false);
-            tracing::error!(why, "New credentials are refused: the old ones stay in force");
+            tracing::error!(why, "New credentials refused: the old ones stay in force");
         }
         Verdict::Later(why) => {
-            tracing::warn!(why, "New credentials cannot be proved yet: the old ones stay in force");
+            tracing::warn!(why, "Cannot verify new credentials yet: the old ones stay in force");
             return false;
         }
     }
@@ -164,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn new_credentials_must_see_what_the_old_ones_see() {
+    fn new_credentials_must_have_the_same_scope() {
         let (ours, other) = (scope("ours"), scope("other"));
         let failed = |fault| Err((fault, "why".to_owned()));
         assert_eq!(judge(Some(&ours), Ok(&ours)), Verdict::Switch);
-        assert_eq!(judge(None, Ok(&ours)), Verdict::Switch, "the old ones never saw anything");
+        assert_eq!(judge(None, Ok(&ours)), Verdict::Switch, "the scope of the old ones is unknown");
         let refused = judge(Some(&ours), Ok(&other));
         assert!(
             matches!(&refused, Verdict::Refuse(why) if why.contains("other") && why.contains("ours")),
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_replaces_refused_credentials_counts_as_refused_only_once_a_leader_refuses_it() {
+    async fn new_credentials_count_as_refused_once_a_leader_refuses_them() {
         let (_fake, vendor) = vendor(&limits(1.0, 1));
         let (rpc, untried) = (Rpc::testing(vendor, None), Untried::default());
         let (file, tried) = (watch::Sender::new(Arc::new("old")), RefCell::new(Vec::new()));
@@ -207,7 +208,7 @@ mod tests {
         rpc.replica.stand_by(None);
         file.send_replace(Arc::new("new"));
         assert_eq!(over.as_mut().now_or_never(), None);
-        assert_eq!(*tried.borrow(), ["bad"], "the vendor hears of one replica alone");
+        assert_eq!(*tried.borrow(), ["bad"], "only the leader calls the vendor");
         shows(0);
 
         rpc.replica.lead(2);

@@ -1,7 +1,7 @@
-//! What a vendor driver writes: translation between the contract's words and the vendor's API, and nothing else.
+//! The interface of a vendor driver, which translates between the contract and the vendor's API, and does nothing else.
 //!
-//! A driver has no policy, waits for nothing, retries nothing and keeps no state but its endpoint and credentials. Its only way
-//! to the vendor is the [`Session`] that the runtime passes in.
+//! A driver has no policy, never waits, never retries, and has no state but its endpoint and credentials. It calls the vendor only through
+//! the [`Session`] that the runtime passes in.
 
 mod cursor;
 mod desired;
@@ -34,9 +34,9 @@ pub use self::{
 };
 use crate::vendor::{Operation, Session, VendorResponse};
 
-/// A vendor, as the runtime sees it.
+/// A vendor, as seen by the runtime.
 ///
-/// The three collections are listed through [`Collection`], and instances looked up through [`InstanceLookup`]; load balancers and routes
+/// The three collections are listed through [`Collection`], and instances looked up through [`InstanceLookup`]. Load balancers and routes
 /// are changed by [`Self::plan`], [`Self::plan_deletion`], [`Self::plan_routes`] (pure) and [`Self::execute`] (one vendor write).
 pub trait Driver:
     Classify
@@ -49,18 +49,18 @@ pub trait Driver:
     + Sync
     + 'static
 {
-    /// What only this driver knows of a load balancer: sub-objects and their IDs, as listed.
+    /// Driver-specific details of a load balancer: sub-objects and their IDs, as listed.
     type Detail: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
     /// One vendor write.
     type Step: Step;
 
-    /// What this cloud can do, its sizes and habits. Cost: no vendor call.
+    /// The capabilities, sizes and limits of this cloud. Cost: no vendor call.
     fn describe(&self) -> Description;
 
-    /// Finds out whose credentials these are. Cost: one cheap vendor call.
+    /// Returns the scope of the credentials. Cost: one cheap vendor call.
     fn self_check(&self, session: &Session) -> impl Future<Output = Result<Scope, VendorError>> + Send;
 
-    /// Credentials in a file that may be replaced while the adapter runs. `None`: they stay as they are.
+    /// The credentials file that may be replaced while the adapter runs. `None`: the credentials never change.
     fn credentials(&self) -> Option<CredentialsFile<Self>>
     where
         Self: Sized,
@@ -68,36 +68,37 @@ pub trait Driver:
         None
     }
 
-    /// PEM certificates by which the vendor's servers are known, in place of the system's. `None`: the system's.
+    /// PEM certificates that replace the system's trusted CAs for the vendor's servers. `None`: the system's.
     fn ca_certificates(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Reads a provider ID. Cost: no vendor call.
+    /// Parses a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 
-    /// How listings spell the provider ID of this instance, where this cloud has several forms: callers may use any of them. Pure. As it is:
-    /// there is one form.
+    /// The form of this provider ID that listings use, where this cloud has several forms: callers may use any of them. Pure. Default:
+    /// there is only one form.
     fn spelled(&self, provider_id: &str) -> String {
         provider_id.to_owned()
     }
 
-    /// What is missing until the load balancer is as desired, in order; empty if nothing is.
+    /// The steps to the desired state, in order; empty if the load balancer is in sync.
     ///
-    /// Pure. Steps may name parts that earlier steps make: the runtime observes and plans again after each step, and carries out
-    /// only the first. The last step records `desired.hash` at the vendor, so that a half-built load balancer never looks complete.
-    /// The first step of one that is observed without our tags, because it is adopted, is to tag it; unless it was made for the key, as its
-    /// name says, with a tag by which it is listed as [`Origin::Adopted`] from then on.
+    /// Pure. Steps may refer to parts that earlier steps create: the runtime executes only the first step, then observes and plans again.
+    /// The last step records `desired.hash` in the cloud, so that a half-built load balancer never looks complete. To adopt a load balancer
+    /// without our tags, the first step tags it. Unless its name shows that it was created for the key, that tag makes listings return it
+    /// as [`Origin::Adopted`].
     ///
-    /// With [`DesiredLoadBalancer::shares`] a load balancer is observed that others may own and use, until it has a record of this key as
-    /// well: nothing of theirs is touched. The first step says whose the key is, so that nobody deletes it from then on.
+    /// With [`DesiredLoadBalancer::shares`], `observed` may be a load balancer that others own and use, until it has a record of this key
+    /// as well. The driver changes nothing of theirs. The first step records the key, so that the load balancer is not deleted while the
+    /// key uses it.
     ///
-    /// `fence` goes into the tags of the steps that set tags anyway, as [`write_fence`] says it; another fence alone is no reason for
-    /// a step. So is another version of the hash: then the fields decide.
+    /// `fence` goes into the tags of steps that set tags anyway, in the form of [`write_fence`]; a different fence alone requires no step.
+    /// Nor does another version of the hash: then the fields are compared.
     ///
     /// # Errors
-    /// [`Fault::Immutable`] if it cannot be reached in place, once all else is done: nodes are followed whatever else is wished for.
-    /// [`Fault::Invalid`] if this cloud cannot do it.
+    /// [`Fault::Immutable`] if the desired state cannot be reached in place, after all other steps are done: backends are updated in any
+    /// case. [`Fault::Invalid`] if this cloud does not support it.
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,
@@ -105,13 +106,13 @@ pub trait Driver:
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Self::Step>, VendorError>;
 
-    /// What builds a load balancer in place of one that was removed for it. Pure. As it is: what builds any.
+    /// The steps that create a load balancer in place of one that was deleted for it. Pure. Default: the same as for any other.
     ///
-    /// `former` is gone. What it had, such as its private address, may be asked for again: should the vendor refuse, the runtime goes on
-    /// without. It is known to the process that removed it alone.
+    /// `former` is gone. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime continues
+    /// without them. Only the process that deleted it knows `former`.
     ///
     /// # Errors
-    /// As those of [`Self::plan`].
+    /// The same as for [`Self::plan`].
     fn plan_again(
         &self,
         desired: &DesiredLoadBalancer,
@@ -122,48 +123,51 @@ pub trait Driver:
         self.plan(desired, fence, None)
     }
 
-    /// Recognises the names that load balancers of the key are made with, however its owner and cluster were called then. Pure.
+    /// Whether load balancers of the key may have this name, whatever the owner and the cluster were called when it was created. Pure.
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool;
 
-    /// Recognises load balancers without our tags that the vendor's usual cloud controller manager made. Pure. As it is: none.
+    /// Recognises load balancers without our tags that the vendor's usual cloud controller manager created. Pure. Default: none.
     ///
-    /// It knows them by names of cluster, namespace and Service, which another cluster may have as well: so only a caller that adopts
-    /// `IF_UNOWNED` gets the one that is the heir's. What is not the heir's alone stays as it is, even if a caller names its ID.
+    /// They are recognised by the names of cluster, namespace and Service, which another cluster may use, too. Therefore a caller gets one
+    /// only if it belongs to the heir alone and the caller adopts `IF_UNOWNED`. One that others use, too, stays unchanged, even if the
+    /// caller gives its ID.
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
         let _none = heir;
         |_: &LoadBalancerRecord<Self::Detail>| Heritage::Unrelated
     }
 
-    /// What removes a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is at it already.
+    /// The steps that delete a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is already deleting it.
     ///
-    /// Of one that others use only what is the key's own goes: the load balancer goes with the last of them, if any of them owned it.
+    /// Of a shared load balancer only the parts of the key are deleted: the load balancer itself is deleted with its last user, if any of
+    /// its users owned it.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
-    /// What releases a load balancer that was adopted ([`Origin::Adopted`]): the parts of its key go, and then our tags. The load balancer
-    /// and what its key did not make stay. Pure. Empty while the vendor is changing it. As it is: none is listed as adopted.
+    /// The steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts of its key, then our tags. The load
+    /// balancer and all that was not created for the key stay. Pure. Empty while the vendor is changing it. Default: no load balancer is
+    /// listed as adopted.
     fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step> {
         self.plan_deletion(observed)
     }
 
-    /// Whether others use a load balancer beside the key that it is listed for. Pure. As it is: none is shared.
+    /// Whether others use a load balancer beside the key that it is listed for. Pure. Default: no load balancer is shared.
     ///
-    /// Such a one is never deleted to be built anew for one of them, whatever the caller allows.
+    /// A shared load balancer is never deleted and created again for one of its users, whatever the caller allows.
     fn is_used_by_others(&self, observed: &LoadBalancerRecord<Self::Detail>) -> bool {
         let _own = observed;
         false
     }
 
-    /// The vendor's names of what a load balancer uses for its heir already: subnets, networks, pools of addresses, certificates, addresses.
-    /// Of these it may ask for any without a grant. Pure. As it is: the driver cannot tell.
+    /// The vendor's names of the resources that a load balancer already uses for its heir: subnets, networks, address pools, certificates,
+    /// addresses. The heir needs no grant to request them. Pure. Default: unknown.
     fn uses(&self, heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
         let _own = (heir, observed);
         BTreeSet::new()
     }
 
-    /// Reads one load balancer by the vendor's ID, with all that a listing shows of it. As it is: the vendor has no such read, and the
-    /// collection is listed instead. So do drivers that would need several calls.
+    /// Reads one load balancer by the vendor's ID, complete as in a listing. Default: the vendor has no such read, and the collection is
+    /// listed instead. Drivers that would need several calls keep this default.
     ///
-    /// It is used while a user waits for one load balancer, where a listing has more pages than there are users who wait.
+    /// Used while a user waits for one load balancer, if a listing has more pages than there are waiting users.
     ///
     /// Cost: one vendor call.
     fn look_up(
@@ -175,13 +179,13 @@ pub trait Driver:
         async { Ok(Lookup::Unknown) }
     }
 
-    /// Reads the load balancers whose tags name the key, with all that a listing shows of them, and as sure as a listing, within
-    /// [`Description::consistency_horizon`]: none means that there are none. `None`: one call cannot tell that, and the collection is listed
-    /// instead. So do drivers whose creates set no tags. As it is: that.
+    /// Reads the load balancers whose tags name the key, complete as in a listing and, within
+    /// [`Description::consistency_horizon`], as reliable: an empty result means that there are none. `None` (the default): one call cannot
+    /// tell, and the collection is listed instead. Drivers whose creates set no tags return that, too.
     ///
-    /// It is used before one is created while a user waits, where a listing has more pages than there are users who wait. What bears the
-    /// key's name and no tags is seen by the listing before, which may be as old as the cache allows and the caller takes: should somebody
-    /// make such a one meanwhile, the key's own is made beside it.
+    /// Used before a create while a user waits, if a listing has more pages than there are waiting users. Load balancers with the name of
+    /// the key and without tags are known only from the last listing, which may be as old as the cache and the caller allow: if a third
+    /// party has created one since, the key gets another.
     ///
     /// Cost: one vendor call.
     fn find(
@@ -193,8 +197,7 @@ pub trait Driver:
         async { Ok(None) }
     }
 
-    /// Groups route changes into vendor calls: one for all, or one each. What they bring stands in the order of the changes, removals
-    /// first. Pure.
+    /// Groups route changes into vendor calls: one for all, or one each. The results are in the order of the changes, removals first. Pure.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;
 
     /// Makes one vendor write. Never sleeps, retries or loops.
@@ -205,13 +208,13 @@ pub trait Driver:
     ) -> impl Future<Output = Result<Outcome, VendorError>> + Send;
 }
 
-/// How a driver goes on with new credentials. The runtime follows the file, and proves what is in it by [`Driver::self_check`].
+/// How a driver switches to new credentials. The runtime follows the file, and verifies its content by [`Driver::self_check`].
 pub struct CredentialsFile<D> {
-    /// Where they are.
+    /// The path of the file.
     pub path: PathBuf,
-    /// A driver of its own with the credentials of this content; or what is wrong with it, without repeating it.
+    /// Creates another driver with the credentials of this content, or returns what is wrong with it, without quoting the content.
     pub candidate: fn(&D, &[u8]) -> Result<D, String>,
-    /// Goes on with the candidate's: they are good, and for the same part of the cloud.
+    /// Takes over the candidate's credentials: they are valid and have the same scope.
     pub adopt: fn(&D, D),
 }
 
@@ -223,8 +226,8 @@ impl<D> fmt::Debug for CredentialsFile<D> {
 
 /// A collection that the vendor can list.
 pub trait Collection<T: Item> {
-    /// One page of the listing, of at most `size` items; `None`: as many as the vendor gives. The runtime pages, removes duplicates
-    /// and starts again where needed. Cost: one vendor call.
+    /// Returns one page of the listing, of at most `size` items; `None`: the vendor's page size. The runtime follows pages, removes
+    /// duplicates and restarts a listing where needed. Cost: one vendor call.
     fn list_page(
         &self,
         session: &Session,
@@ -233,15 +236,15 @@ pub trait Collection<T: Item> {
     ) -> impl Future<Output = Result<Page<T>, VendorError>> + Send;
 }
 
-/// Instances that the vendor can look up by its IDs: no other collection needs it.
+/// Instances that the vendor can look up by ID: no other collection needs it.
 pub trait InstanceLookup {
-    /// Looks instances up by the vendor's IDs, at most [`Description::batch`] at once; one answer an ID, in order.
+    /// Looks up instances by the vendor's IDs, at most [`Description::batch`] at once; returns one answer per ID, in order.
     ///
-    /// Cost: one vendor call where the vendor has one for many, else one an ID. `None`: the vendor cannot, list instead.
+    /// Cost: one vendor call if the vendor has a batch read, else one per ID. `None`: the vendor cannot look up by ID, list instead.
     ///
     /// # Errors
-    /// Those of the call. One that is about some of the IDs names them in [`VendorError::fields`]: they are left out and the others asked
-    /// for once more. With [`Fault::NotFound`] the named ones are gone.
+    /// The errors of the call. An error about some of the IDs has them in [`VendorError::fields`]: the runtime repeats the call once
+    /// without them. With [`Fault::NotFound`] these instances are gone.
     fn get_batch(
         &self,
         session: &Session,
@@ -249,45 +252,44 @@ pub trait InstanceLookup {
     ) -> impl Future<Output = Result<Option<Vec<Lookup<Instance>>>, VendorError>> + Send;
 }
 
-/// Reads the vendor's answers.
+/// Interprets the vendor's answers.
 pub trait Classify: Send + Sync {
-    /// What an answer means: `None` for success. A table, tested on recorded answers.
+    /// Classifies an answer: `None` for success. A table, tested on recorded answers.
     fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError>;
 
-    /// What the vendor says is left of its rate limit. As it is: the headers `RateLimit-Remaining`, `-Limit`, `-Reset`, with or
-    /// without `X-`.
+    /// The remaining calls of the vendor's rate limit, as its answer states them. Default: from the headers `RateLimit-Remaining`,
+    /// `-Limit`, `-Reset`, with or without `X-`.
     fn hint(&self, _operation: Operation, response: &VendorResponse) -> Option<Hint> {
         headers::hint(response.headers())
     }
 
-    /// The bucket that a throttled answer names, where a vendor counts by more than the family.
+    /// The bucket that a throttled answer names, if the vendor has more limits than one per family.
     fn bucket(&self, _operation: Operation, _response: &VendorResponse) -> Option<&'static str> {
         None
     }
 
-    /// The vendor's own name for the request. As it is: one of the headers that most vendors use.
+    /// The vendor's ID of the request. Default: from one of the headers that most vendors use.
     fn request_id(&self, response: &VendorResponse) -> Option<String> {
         headers::request_id(response.headers())
     }
 
-    /// Credentials, so that they are taken out of what the vendor says. As it is: none but those that a request carries in headers
-    /// which are marked as sensitive.
+    /// Credentials to remove from texts of the vendor. Default: only the values of request headers that are marked as sensitive.
     fn secrets(&self) -> Vec<SecretString> {
         Vec::new()
     }
 }
 
-/// One vendor write that a plan contains. `Display` says what it does: `create listener tcp/443`.
+/// One vendor write of a plan. `Display` says what it does: `create listener tcp/443`.
 pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static {
-    /// The vendor operation, with the family whose budget pays.
+    /// The vendor operation, with the family whose budget it is charged to.
     fn operation(&self) -> Operation;
 
-    /// How urgent it is: [`Priority::Traffic`] if packets wait for it (backends, routes) or it frees an address, else
-    /// [`Priority::Interactive`]. Source: budgets, section 2.
+    /// The priority: [`Priority::Traffic`] if traffic depends on it (backends, routes) or it frees an address, else
+    /// [`Priority::Interactive`].
     fn class(&self) -> Priority;
 }
 
-/// A step as a dry run tells it.
+/// The step as a dry run reports it.
 pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
     let operation = step.operation();
     PlannedStep {
@@ -297,42 +299,42 @@ pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
     }
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The vendor did it, or took it and works on it: the next observation tells.
+    /// The vendor has done it, or has accepted it: the next observation shows the result.
     Accepted,
-    /// The vendor made a load balancer, or is making it, and told its ID: it is looked up by that one.
+    /// The vendor has created, or is creating, a load balancer, and returned this ID: the runtime looks it up by the ID.
     Created(String),
-    /// One result a route of a batch, in the order of the step: first removals, then additions. An addition tells the route as laid, if
-    /// the vendor does: then it is in the mirror without another listing.
+    /// One result for each route of a batch, in the order of the step: removals first, then additions. An addition has the created route,
+    /// if the vendor returns it: then the snapshot has it without another listing.
     Items(Vec<Result<Option<Route>, VendorError>>),
 }
 
-/// What keeps a repeated create from making a second load balancer. Source: contract, section 6.
+/// How a repeated create is kept from creating a second load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deduplication {
-    /// The vendor takes a token, which the driver makes from the key, so that another process sends the same one.
+    /// By an idempotency token, which the driver derives from the key, so that another process sends the same one.
     ClientToken,
-    /// The vendor refuses a second one of the deterministic name.
+    /// By a deterministic name: the vendor refuses a second load balancer with that name.
     UniqueName,
-    /// Nothing at the vendor. The runtime creates only after a listing, or [`Driver::find`], that is sure to show what this process, or the one before it,
-    /// may have made; until then it only looks.
+    /// Not at all. The runtime creates only after a listing, or [`Driver::find`], that reliably shows all creates of this process and its
+    /// predecessor; until then it only observes.
     ListThenCreate,
 }
 
-/// Where a provider ID points.
+/// The result of parsing a provider ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// Into this cloud: the vendor's ID.
+    /// An instance of this cloud: the vendor's ID.
     Here(String),
-    /// To another provider or region.
+    /// An instance of another provider or region.
     Elsewhere,
-    /// Nowhere: it has this provider's scheme and is malformed.
+    /// Malformed, with the scheme of this provider.
     Malformed,
 }
 
-/// What a cloud can do, its sizes and habits.
+/// The capabilities, sizes and limits of a cloud.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The name of the adapter program.
@@ -341,29 +343,28 @@ pub struct Description {
     pub adapter_version: &'static str,
     /// The scheme of provider IDs: the part before `://`.
     pub provider: &'static str,
-    /// What it can do.
+    /// The capabilities.
     pub capabilities: Vec<Capability>,
-    /// The sizes that it takes.
+    /// The supported sizes of load balancers.
     pub limits: Limits,
-    /// The vendor's usual call limits, by bucket: `account`, a family, or `<family>:<operation>`. What an operator configures
-    /// comes first.
+    /// The vendor's default call limits, by bucket: `account`, a family, or `<family>:<operation>`. The operator's configuration takes
+    /// precedence.
     pub call_limits: Vec<(&'static str, VendorLimit)>,
-    /// The vendor extras that it takes.
+    /// The supported vendor parameters.
     pub parameters: Vec<Parameter>,
-    /// For how long reads may lag behind writes.
+    /// How long reads may lag behind writes.
     pub consistency_horizon: Duration,
-    /// For how long the vendor may still work on a create whose answer was lost, from when the client stopped waiting until reads show
-    /// the load balancer. Until then it is not repeated, and nothing proves that there is no load balancer. At least
-    /// [`Self::consistency_horizon`]. A process that starts to lead cannot know what its predecessor has sent: the time counts from its
-    /// start as well.
+    /// How long after a lost answer the vendor may still execute a create, including the time until reads show the load balancer. Until
+    /// then the create is not repeated, and its absence is not proven. At least [`Self::consistency_horizon`]. A new leader cannot know the
+    /// last creates of its predecessor, so the time counts from its start, too.
     pub create_horizon: Duration,
-    /// What keeps a repeated create from making a second load balancer.
+    /// How a repeated create is kept from creating a second load balancer.
     pub deduplication: Deduplication,
-    /// IDs in one [`InstanceLookup::get_batch`].
+    /// Maximum number of IDs in one [`InstanceLookup::get_batch`].
     pub batch: usize,
-    /// How soon to look again after a step that the vendor works on; doubled up to 15 s.
+    /// Delay before the first poll after a step that the vendor executes asynchronously; doubled up to 15 s.
     pub poll: Duration,
-    /// How long an operation usually takes, by RPC name.
+    /// Typical duration of operations, by RPC name.
     pub expected_latency: Vec<(&'static str, Duration)>,
 }
 

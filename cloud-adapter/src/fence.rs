@@ -1,11 +1,11 @@
-//! Which writer is the newest, per cluster and scope.
+//! Knows the newest writer of each cluster and scope.
 //!
-//! The epoch is compared for the whole scope: a scope has one holder at a time. The sequence is compared per object, because one
-//! holder sends requests for different objects at once, and they may overtake each other on the way.
+//! The epoch is compared for the whole scope, because a scope has one holder at a time. The sequence is compared per object: one holder
+//! sends requests for different objects concurrently, and they may overtake each other.
 //!
-//! What is kept here is bounded and ends with the process. What drivers write into tags outlives it: [`Fences::check_tags`] takes
-//! it over from listings. That costs no write of its own, and so has its limit: a writer that was replaced by one which has since
-//! only changed backends, or only deleted, is known as replaced to this process alone.
+//! The state in memory is bounded and ends with the process. [`Fences::check_tags`] restores it from the tags that drivers write. Fences
+//! cause no writes of their own: if the new writer has only changed backends or deleted since, only this process knows that the former
+//! writer was replaced.
 
 use std::{
     collections::BTreeMap,
@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use crate::strings;
 
-/// Scopes that are kept, over all clusters. A controller has one a shard.
+/// Maximum number of scopes, over all clusters. A controller has one per shard.
 const SCOPES_MAX: usize = 256;
-/// Objects of one scope whose sequence is kept.
+/// Maximum number of objects per scope whose sequence is kept.
 const OBJECTS_MAX: usize = 4096;
 
 /// The highest fences seen.
@@ -31,7 +31,7 @@ struct Holder {
     epoch: u64,
     /// By object, within this epoch.
     sequences: BTreeMap<String, u64>,
-    /// Of the objects that made room. Whatever is not in `sequences` has at least been this far.
+    /// A lower bound for objects that were evicted from `sequences`.
     floor: u64,
     used: Instant,
 }
@@ -45,7 +45,7 @@ impl Holder {
         self.sequences.get(object).copied().unwrap_or(self.floor)
     }
 
-    /// Half of the objects make room at once, those that were written the longest ago.
+    /// Evicts half of the objects at once when full: those with the oldest writes.
     fn note(&mut self, object: &str, sequence: u64) {
         self.sequences.insert(object.to_owned(), sequence);
         if self.sequences.len() > OBJECTS_MAX {
@@ -58,19 +58,20 @@ impl Holder {
 }
 
 impl Fences {
-    /// Accepts a writer and remembers it, or refuses an older one.
+    /// Accepts a writer and records its fence, or refuses it if a newer one is known.
     ///
     /// # Errors
-    /// `FIELD_INVALID` without a fence or its scope, or if that is too long; `STALE_FENCE` if a newer writer was here.
+    /// `FIELD_INVALID` without a fence or a scope, or if the scope is too long; `STALE_FENCE` if a newer writer is known.
     pub(crate) fn admit(
         &self,
         cluster_id: &str,
         fence: Option<&Fence>,
         object: &str,
     ) -> Result<Fence, AdapterError> {
-        let fence = fence.ok_or_else(|| AdapterError::field("fence", "is missing: say who writes"))?;
+        let fence =
+            fence.ok_or_else(|| AdapterError::field("fence", "is missing: set the writer's fence"))?;
         if fence.scope.is_empty() {
-            return Err(AdapterError::field("fence.scope", "is empty: name the shard that writes"));
+            return Err(AdapterError::field("fence.scope", "is empty: set the name of the writer's shard"));
         }
         strings::refuse(strings::too_long("fence", [("scope", fence.scope.as_str())]))?;
         self.with(cluster_id, fence, |holder| {
@@ -86,7 +87,7 @@ impl Fences {
         })
     }
 
-    /// Takes over what the tags of a cluster's objects say of a writer's scope, and refuses the writer if that is a newer one.
+    /// Learns the newest fence of the writer's scope from the tags of a cluster's objects, and refuses the writer if that is newer.
     ///
     /// # Errors
     /// `STALE_FENCE`.
@@ -110,7 +111,7 @@ impl Fences {
         });
     }
 
-    /// Whether a writer that was admitted before is still the newest of its scope.
+    /// Checks that a writer that was admitted before is still the newest of its scope.
     ///
     /// # Errors
     /// `STALE_FENCE`.
@@ -137,7 +138,7 @@ impl Fences {
     }
 }
 
-/// Refuses a writer whose object carries the tag of a newer one of the same scope.
+/// Refuses a writer if the tag of its object has a newer fence of the same scope.
 ///
 /// # Errors
 /// `STALE_FENCE`.
@@ -153,9 +154,9 @@ pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), Adapte
 fn stale(fence: &Fence, (epoch, sequence): (u64, u64)) -> AdapterError {
     let Fence { scope, .. } = fence;
     let text = if fence.epoch < epoch {
-        format!("epoch {} of {scope} is over: epoch {epoch} was here", fence.epoch)
+        format!("epoch {} of {scope} is over: the newest epoch is {epoch}", fence.epoch)
     } else {
-        format!("request {} of {scope} was overtaken by {sequence}", fence.sequence)
+        format!("request {} of {scope} was overtaken by request {sequence}", fence.sequence)
     };
     AdapterError::new(Reason::StaleFence, text)
 }
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_writer_of_a_scope_is_heard() {
+    fn only_the_newest_writer_of_a_scope_is_admitted() {
         let fences = Fences::default();
         for (cluster, fence, object, heard) in [
             ("c", fence("a/0", 2, 5), "x", true),
@@ -184,12 +185,12 @@ mod tests {
         ] {
             assert_eq!(fences.admit(cluster, Some(&fence), object).is_ok(), heard, "{fence:?} for {object}");
         }
-        assert!(fences.check("c", &fence("a/0", 2, 5)).is_err(), "overtaken meanwhile");
+        assert!(fences.check("c", &fence("a/0", 2, 5)).is_err(), "overtaken in the meantime");
         assert!(fences.check("c", &fence("a/0", 3, 1)).is_ok());
     }
 
     #[test]
-    fn what_tags_say_is_taken_over() {
+    fn fences_are_learned_from_tags() {
         let fences = Fences::default();
         fences.learn("c", &fence("a/0", 7, 3));
         assert!(fences.admit("c", Some(&fence("a/0", 6, 9)), "x").is_err());
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_speaks_for_its_object_and_scope() {
+    fn fence_tag_applies_to_its_object_and_scope() {
         for (tag, heard) in [
             (None, true),
             (Some(fence("a/0", 2, 5)), true),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_forgets_nothing_that_could_do_harm() {
+    fn memory_is_bounded_and_keeps_safety_relevant_state() {
         let fences = Fences::default();
         let last = 10 * OBJECTS_MAX as u64;
         for sequence in 1..=last {

@@ -1,7 +1,7 @@
-//! What an operator lets the Services of a namespace reach beyond their own. Pure.
+//! What the operator allows the Services of a namespace to use beyond their own objects. Pure.
 //!
-//! A user who may create Services in one namespace can name any ID or address of the cloud project. So everything that reaches beyond the
-//! Service itself is refused unless the owner of the object or the operator allows it. Here is what the operator says.
+//! A user that may create Services in one namespace can name any ID or address of the cloud project. Everything beyond the Service's own
+//! objects is therefore refused unless the owner of the object or the operator allows it. This module has the operator's grants.
 
 use std::{net::IpAddr, str::FromStr};
 
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::driver::Inheritance;
 
-/// What allows anything, or any namespace.
+/// The wildcard for values and namespaces.
 const ANY: &str = "*";
 
 /// One permission: `NAMESPACE:KIND=VALUE`, the value of `--grant`.
@@ -21,23 +21,23 @@ pub struct Grant {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// May take over the load balancer of this vendor ID, if it has no owner.
+    /// May adopt the load balancer of this vendor ID, if it has no owner.
     Adopt(String),
-    /// The same, and it is deleted with its Service.
+    /// The same, and the load balancer is deleted with its Service.
     AdoptAndDelete(String),
-    /// May share the load balancer of this vendor ID, whoever owns it.
+    /// May share the load balancer of this vendor ID, regardless of its owner.
     Share(String),
-    /// May set this vendor parameter, which reaches beyond the Service.
+    /// May set this vendor parameter, which affects more than the Service.
     Parameter(String),
-    /// May name this subnet.
+    /// May use this subnet.
     Subnet(String),
-    /// May end TLS with the certificate of this reference.
+    /// May terminate TLS with the certificate of this reference.
     Certificate(String),
-    /// May ask for addresses of this range. Other namespaces may not.
+    /// May request addresses of this range, which is then reserved.
     Addresses(IpNet),
-    /// May ask for addresses of this pool.
+    /// May request addresses of this pool.
     Pool(String),
-    /// May take over what another controller made for a Service of the same name in the cluster of this name.
+    /// May adopt what another controller created for a Service of the same name in the cluster of this name.
     Former(String),
 }
 
@@ -91,7 +91,7 @@ fn range(text: &str) -> Result<IpNet, String> {
         .ok_or_else(|| format!("invalid range {text:?}: expected a CIDR or an IP address"))
 }
 
-/// All permissions of an adapter. Without any, Services reach only what is their own.
+/// All grants of an adapter. Without grants, Services can only use their own objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants(Vec<Grant>);
 
@@ -106,7 +106,7 @@ impl Grants {
         self.0.iter().any(|grant| is(&grant.namespace, namespace) && fits(&grant.kind))
     }
 
-    /// Whether Services of the namespace may take over the load balancer of this ID.
+    /// Whether Services of the namespace may adopt the load balancer of this ID.
     #[must_use]
     pub fn may_adopt(&self, namespace: &str, id: &str) -> bool {
         self.any(
@@ -115,7 +115,7 @@ impl Grants {
         )
     }
 
-    /// Whether the load balancer of this ID, which a Service of the namespace took over, is deleted with it.
+    /// Whether the load balancer of this ID, which a Service of the namespace adopted, is deleted with the Service.
     #[must_use]
     pub fn may_delete_adopted(&self, namespace: &str, id: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::AdoptAndDelete(granted) if is(granted, id)))
@@ -133,25 +133,25 @@ impl Grants {
         self.any(namespace, |kind| matches!(kind, Kind::Parameter(granted) if is(granted, parameter)))
     }
 
-    /// Whether Services of the namespace may name this subnet.
+    /// Whether Services of the namespace may use this subnet.
     #[must_use]
     pub fn may_use_subnet(&self, namespace: &str, subnet: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::Subnet(granted) if is(granted, subnet)))
     }
 
-    /// Whether Services of the namespace may end TLS with the certificate of this reference.
+    /// Whether Services of the namespace may terminate TLS with the certificate of this reference.
     #[must_use]
     pub fn may_use_certificate(&self, namespace: &str, reference: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::Certificate(granted) if is(granted, reference)))
     }
 
-    /// Whether Services of the namespace may ask for addresses of this pool.
+    /// Whether Services of the namespace may request addresses of this pool.
     #[must_use]
     pub fn may_use_pool(&self, namespace: &str, pool: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::Pool(granted) if is(granted, pool)))
     }
 
-    /// What Services of the namespace may take over by name, in the cluster of this name.
+    /// What Services of the namespace may adopt by name, in the cluster of this name.
     #[must_use]
     pub fn inheritance(&self, namespace: &str, cluster_name: &str) -> Inheritance {
         if self.any(namespace, |kind| matches!(kind, Kind::Former(granted) if is(granted, cluster_name))) {
@@ -161,7 +161,7 @@ impl Grants {
         }
     }
 
-    /// The range that holds the address and is reserved for other namespaces alone.
+    /// The granted range that contains the address, if it is granted to other namespaces only.
     #[must_use]
     pub fn reserved_for_others(&self, namespace: &str, address: IpAddr) -> Option<IpNet> {
         let holding = self.0.iter().filter_map(|grant| match &grant.kind {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_holds_for_its_namespace_and_its_value_alone() {
+    fn grant_applies_to_its_namespace_and_value_only() {
         let some = grants(&[
             "shop:adopt=lb-1",
             "shop:share=lb-2",
@@ -218,16 +218,16 @@ mod tests {
             ("adopt", some.may_adopt("shop", "lb-1"), true),
             ("adopt another", some.may_adopt("shop", "lb-2"), false),
             ("adopt from another namespace", some.may_adopt("evil", "lb-1"), false),
-            ("delete what may only be adopted", some.may_delete_adopted("shop", "lb-1"), false),
+            ("delete with a grant to adopt", some.may_delete_adopted("shop", "lb-1"), false),
             ("delete", some.may_delete_adopted("ops", "lb-9"), true),
-            ("adopt what may be deleted", some.may_adopt("ops", "lb-9"), true),
+            ("adopt with a grant to delete", some.may_adopt("ops", "lb-9"), true),
             ("share", some.may_share("shop", "lb-2"), true),
-            ("share what may only be adopted", some.may_share("shop", "lb-1"), false),
-            ("set, as all namespaces may", some.may_set("evil", "flavor"), true),
+            ("share with a grant to adopt", some.may_share("shop", "lb-1"), false),
+            ("set with a grant to all namespaces", some.may_set("evil", "flavor"), true),
             ("set another", some.may_set("evil", "subnet"), false),
             ("inherit", some.inheritance("shop", "prod") == Inheritance::ByName, true),
             ("inherit in another namespace", some.inheritance("evil", "prod") == Inheritance::ByName, false),
-            ("inherit of another cluster", some.inheritance("shop", "test") == Inheritance::ByName, false),
+            ("inherit from another cluster", some.inheritance("shop", "test") == Inheritance::ByName, false),
         ] {
             assert_eq!(allowed, wanted, "{what}");
         }
@@ -251,9 +251,9 @@ mod tests {
         assert_eq!(reserved("evil", "198.51.100.1"), None);
     }
 
-    /// The chart refuses wrong values before an adapter is there to do it.
+    /// The chart's schema must accept the same values as the adapter.
     #[test]
-    fn the_chart_takes_each_kind() {
+    fn chart_schema_accepts_each_grant_kind() {
         let schema = include_str!("../../helm/cloud-controllers/values.schema.json");
         let error = "shop:steal=x".parse::<Grant>().expect_err("no kind");
         let kinds =
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_grant_is_refused_with_what_is_expected() {
+    fn invalid_grant_is_refused_with_the_format() {
         for (text, says) in [
             ("", "NAMESPACE:KIND=VALUE"),
             ("shop", "NAMESPACE:KIND=VALUE"),

@@ -15,14 +15,14 @@ use crate::{
 /// Source: OpenMetrics 1.0, "Overall structure".
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until told to stop.
+/// Serves until cancelled.
 pub(crate) async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) {
     if let Err(error) = pages::serve(listener, pages, stop).await {
-        tracing::error!(%error, "The pages are not served");
+        tracing::error!(%error, "Cannot serve the HTTP port");
     }
 }
 
-/// What all callers get, and what readers of status pages get.
+/// The limits for all callers, and for readers of status pages.
 pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
     let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -32,11 +32,11 @@ pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
     Pages::new(open, page::routes(page), readers)
 }
 
-/// A process that serves is ready, whatever its part: rollouts and disruption budgets count one that stands by, and one whose
-/// cloud is out of reach must be found by its clients to tell them why.
+/// A process that serves is ready, also as a standby: rollouts and disruption budgets must count it. It stays ready when the cloud is
+/// unreachable, so that clients reach it and get that error.
 async fn ready(State(rpc): State<Rpc>) -> String {
     match &*rpc.health.borrow() {
-        _ if !rpc.replica.leads() => "ok: stands by\n".to_owned(),
+        _ if !rpc.replica.leads() => "ok: standby\n".to_owned(),
         None => "ok\n".to_owned(),
         Some(error) => format!("ok, but the cloud is not reachable: {error}\n"),
     }

@@ -1,4 +1,4 @@
-//! Instances: what became of named ones. The evidence rules are in [`existence`]; here they get their observations.
+//! Looks up instances and judges their existence. The rules for evidence are in [`existence`]; this module collects the observations.
 
 mod absence;
 mod answer;
@@ -34,12 +34,12 @@ use crate::{
     vendor::Session,
 };
 
-/// How old a listing may be that does not show a name, before it is made again.
+/// Maximum age of a listing that lacks a requested name, before the collection is listed again.
 const NEGATIVE: Duration = Duration::from_secs(5);
-/// References in one request. Source: contract, section 1.
+/// Maximum number of references in one request.
 const REFS_MAX: usize = 500;
 
-/// Finds out what became of instances.
+/// Looks up instances and judges their existence.
 #[derive(Debug)]
 pub(crate) struct Finder<D> {
     driver: Arc<D>,
@@ -51,7 +51,7 @@ pub(crate) struct Finder<D> {
     metrics: Metrics,
 }
 
-/// A reference, read.
+/// A parsed reference.
 #[derive(Debug)]
 enum Target {
     Id { provider_id: String, vendor_id: String },
@@ -60,14 +60,14 @@ enum Target {
     Bad(AdapterError),
 }
 
-/// What is known of a target, before it is judged.
+/// The observation of a target, before the judgement.
 #[derive(Debug)]
 enum Known {
-    /// Nothing needs to be asked or proven.
+    /// The verdict needs no observation.
     Plain(Seen, Option<Instant>),
-    /// It is there, and was seen then.
+    /// It exists, and was observed at this time.
     Found(Arc<Instance>, Instant),
-    /// The vendor said that there is none.
+    /// The vendor said that it does not exist.
     Missing(String, Absent),
 }
 
@@ -93,23 +93,23 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Goes by other settings from now on.
+    /// Applies new settings.
     pub(crate) fn configure(&self, window: BatchWindow) {
         self.lookups.configure(window);
     }
 
-    /// Forgets what was absent: it was so in another part of the cloud.
+    /// Forgets all absences: they belong to another scope.
     pub(crate) fn forget(&self) {
         self.memory.forget();
     }
 
-    /// One result a reference, in order, and the oldest observation among them.
+    /// Returns one result per reference, in order, and the time of the oldest observation among them.
     ///
-    /// Cost: none if what is known is fresh enough; else, shared with all who ask at about the same time, one look-up a batch, or one listing
-    /// where that is less. Names need a listing. One self-check if something is missing that only credentials can prove gone.
+    /// Cost: none if the cached observations are fresh enough; else, shared with concurrent callers, one look-up per batch, or one listing
+    /// if that is cheaper. Names need a listing. One self-check if only the credentials can prove an absence.
     ///
     /// # Errors
-    /// Those of the listing or the look-up, for the call as a whole: they never fan out into single calls.
+    /// The error of the listing or of the batch look-up. It applies to the whole call and never causes single look-ups.
     pub(crate) async fn find(
         &self,
         refs: Vec<InstanceRef>,
@@ -117,7 +117,7 @@ impl<D: Driver> Finder<D> {
         session: &Session,
     ) -> Result<(Vec<Verdict>, Instant), AdapterError> {
         if refs.len() > REFS_MAX {
-            return Err(AdapterError::field("refs", format!("holds {}: at most {REFS_MAX}", refs.len())));
+            return Err(AdapterError::field("refs", format!("has {}: at most {REFS_MAX}", refs.len())));
         }
         let asked = Instant::now();
         let targets: Vec<Target> = refs.into_iter().enumerate().map(|(at, one)| self.read(at, one)).collect();
@@ -150,7 +150,7 @@ impl<D: Driver> Finder<D> {
 
     fn target(&self, path: fmt::Arguments<'_>, one: InstanceRef) -> Result<Target, AdapterError> {
         match one.r#ref {
-            None => Err(AdapterError::field(path.to_string(), "names neither provider_id nor node_name")),
+            None => Err(AdapterError::field(path.to_string(), "needs provider_id or node_name")),
             Some(Ref::NodeName(name)) => {
                 strings::refuse(strings::too_long(path, [("node_name", name.as_str())]))?;
                 Ok(Target::Name(name))
@@ -158,13 +158,13 @@ impl<D: Driver> Finder<D> {
             Some(Ref::ProviderId(provider_id)) => {
                 strings::refuse(strings::too_long(path, [("provider_id", provider_id.as_str())]))?;
                 match self.driver.locate(&provider_id) {
-                    // What is known of it has the ID that listings have.
+                    // Observations are stored under the form of the ID that listings use.
                     Location::Here(vendor_id) => {
                         Ok(Target::Id { provider_id: self.driver.spelled(&provider_id), vendor_id })
                     }
                     Location::Elsewhere => Ok(Target::Foreign),
                     Location::Malformed => {
-                        let text = format!("{provider_id:?} is no provider ID of this cloud");
+                        let text = format!("invalid provider ID {provider_id:?}: expected one of this cloud");
                         Err(AdapterError::field(format!("{path}.provider_id"), text))
                     }
                 }
@@ -172,7 +172,7 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// A listing for the names, if there are any: as fresh as asked, or, if it does not show one of them, at most [`NEGATIVE`] old.
+    /// Returns a listing for names, if there are any: as fresh as requested; if it lacks one of the names, at most [`NEGATIVE`] old.
     async fn listed(
         &self,
         targets: &[Target],
@@ -196,7 +196,7 @@ impl<D: Driver> Finder<D> {
         self.snapshot.at_least(Some(bound), &*self.driver, session).await.map(Some)
     }
 
-    /// Asks the vendor for the IDs of which nothing fresh enough is known, and remembers what it says.
+    /// Looks up the IDs without a fresh observation in the cloud, and records the answers.
     async fn look_up(
         &self,
         (targets, sights): (&[Target], &[Option<Sight<Instance>>]),
@@ -221,7 +221,7 @@ impl<D: Driver> Finder<D> {
         self.lookups.get(wanted, bound, session).await
     }
 
-    /// Of each target that is an ID: the instance, if it was seen at `bound` or later.
+    /// For each target with an ID: the instance, if it was observed at `bound` or later.
     fn sights(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<Sight<Instance>>> {
         let ids = targets.iter().map(|target| match target {
             Target::Id { provider_id, .. } => Some(provider_id.as_str()),
@@ -267,7 +267,7 @@ impl<D: Driver> Finder<D> {
                 Known::Plain(Seen::NotListed, Some(asked))
             }
             Answer::Unsaid => {
-                let error = VendorError::new(Fault::Unavailable, "the cloud said nothing of this instance");
+                let error = VendorError::new(Fault::Unavailable, "the cloud did not return this instance");
                 Known::Plain(Seen::Failed(error.into()), Some(asked))
             }
         }
@@ -286,23 +286,23 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Notes that these instances of the cluster are there.
+    /// Records that these instances of the cluster exist.
     fn seen<'a>(&self, provider_ids: impl IntoIterator<Item = &'a str>) {
         self.memory.seen(provider_ids, |id| self.snapshot.sight(id).is_some());
     }
 
-    /// Notes that an instance was not there. What the snapshot saw since the absence began ended it.
+    /// Records that an instance was missing. The absence is over if the snapshot has seen the instance since it began.
     fn missed(&self, provider_id: &str, asked: Instant, direct: bool) -> Absent {
         self.memory.missed(provider_id, (asked, self.snapshot.last_seen(provider_id)), direct)
     }
 
-    /// What is known of an absence, unless it was seen since.
+    /// The recorded absence, unless the instance was seen since.
     fn recall(&self, provider_id: &str, bound: Option<Instant>) -> Option<Absent> {
         let shown = self.snapshot.last_seen(provider_id);
         self.memory.recall(provider_id, bound).filter(|absent| shown <= Some(absent.last))
     }
 
-    /// What proves the absence of each, if anything does. Credentials are checked only where that can prove something.
+    /// The proof of each absence, if there is one. The credentials are checked only where that can be a proof.
     async fn prove(&self, known: &[Known], session: &Session) -> Vec<Option<Proof>> {
         let mut juries = BTreeMap::new();
         let mut passed = None;
@@ -336,14 +336,14 @@ impl<D: Driver> Finder<D> {
         Jury::of(self.snapshot.seen_since(asked), |id| self.memory.is_member(id))
     }
 
-    /// Whether the credentials open the scope that the snapshot was made in. Cost: one vendor call.
+    /// Whether the credentials have the scope of the snapshot. Cost: one vendor call.
     async fn checked(&self, session: &Session) -> bool {
         let scope = self.driver.self_check(session).await;
         let known = self.scope.borrow().as_ref().map(|scope| scope.fingerprint.clone());
         scope.is_ok_and(|scope| known == Some(scope.fingerprint))
     }
 
-    /// Counts what became of whom.
+    /// Counts the verdicts.
     fn count(&self, results: &[Verdict]) {
         let mut counts = BTreeMap::<_, u64>::new();
         for result in results {
@@ -354,7 +354,7 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Remembers what is proven.
+    /// Records the proofs.
     fn settle(&self, known: Known, proof: Option<Proof>) -> Seen {
         match known {
             Known::Plain(seen, _) => seen,
@@ -374,7 +374,7 @@ impl<D: Driver> Finder<D> {
 }
 
 impl Known {
-    /// When the vendor was asked that did not show it, or showed that it ended, if that is not proven yet.
+    /// When the vendor did not return the instance, or returned it as terminated, if that is not proven yet.
     fn needs_proof(&self) -> Option<Instant> {
         match self {
             Self::Missing(_, absent) if absent.proof.is_none() => Some(absent.last),
@@ -383,7 +383,7 @@ impl Known {
         }
     }
 
-    /// What proved it before.
+    /// The earlier proof.
     fn proof(&self) -> Option<Proof> {
         match self {
             Self::Missing(_, absent) => absent.proof,
@@ -400,7 +400,7 @@ impl Known {
     }
 }
 
-/// Machines of a name that may still be a node. A name never proves absence: one that ends is simply not it.
+/// Instances with this name that may still be a node. A name never proves absence: a terminated instance is left out.
 fn named<'a>(name: &'a str, view: &'a View<Instance>) -> impl Iterator<Item = &'a Arc<Instance>> {
     view.items.iter().filter(move |item| item.name == name && !ends(item))
 }
@@ -416,7 +416,7 @@ fn by_name(name: &str, view: &View<Instance>) -> Known {
         (Some(instance), None) => Known::Found(Arc::clone(instance), view.observed),
         (Some(_), Some(_)) => {
             let ids: Vec<&str> = named(name, view).map(|item| item.provider_id.as_str()).collect();
-            let text = format!("more than one instance is named {name:?}: {}", ids.join(", "));
+            let text = format!("more than one instance has the name {name:?}: {}", ids.join(", "));
             Known::Plain(
                 Seen::Failed(AdapterError::new(Reason::OperationConflict, text)),
                 Some(view.observed),
@@ -425,7 +425,7 @@ fn by_name(name: &str, view: &View<Instance>) -> Known {
     }
 }
 
-/// The word in metrics.
+/// The label value in metrics.
 const fn word(existence: Existence) -> &'static str {
     match existence {
         Existence::Exists => "exists",

@@ -1,9 +1,8 @@
-//! The adapter *runtime*: everything of a cloud adapter that is the same for every cloud.
+//! The adapter *runtime*: all parts of a cloud adapter that are the same for each cloud.
 //!
-//! A vendor writes a [`driver::Driver`]; this crate is the gRPC server around it: the one way to the vendor with its budget
-//! ([`vendor`]), shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`),
-//! routes, existence, health, metrics, the status page (`page`). Of Kubernetes it knows the Lease that
-//! one of several replicas holds (`replica`), and nothing else.
+//! A vendor implements [`driver::Driver`]; this crate is the gRPC server around it: budgeted access to the vendor ([`vendor`]), shared
+//! listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`), routes, existence, health, metrics,
+//! the status page (`page`). Its only use of Kubernetes is the Lease by which replicas elect a leader (`standby`; `leadership` says whether this one leads).
 
 mod clock;
 mod config;
@@ -14,17 +13,18 @@ mod fence;
 mod grants;
 mod http;
 mod instances;
+mod leadership;
 mod load_balancers;
 pub mod metrics;
 mod page;
 mod process;
-mod replica;
 mod routes;
 mod rpc;
 mod security;
 mod self_check;
 mod server;
 mod snapshot;
+mod standby;
 mod status;
 mod strings;
 mod urgency;
@@ -35,7 +35,7 @@ pub use self::{
     grants::{Grant, Grants},
     load_balancers::rehearsal::{Foretold, Request, foretell},
     process::{WrongUsage, run, run_through},
-    replica::{ReplicaMode, ReplicaOptions},
     security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
+    standby::{ReplicaMode, ReplicaOptions},
 };

@@ -1,4 +1,4 @@
-//! Load balancers: checked requests, backend sets, one convergence task per key.
+//! Load balancers: request validation, backend sets, one convergence task per key.
 
 mod answer;
 mod backend_sets;

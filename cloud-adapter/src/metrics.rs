@@ -1,6 +1,6 @@
 //! The adapter's metrics: `cloud_adapter_*`, labels from closed sets. One method for each thing that happens.
 //!
-//! Names and labels: budgets, section 8. What is a state and not an event is read when the page is scraped (`scrape`).
+//! State, as opposed to events, is read when the metrics are scraped (`scrape`).
 
 mod layer;
 mod scrape;
@@ -28,13 +28,13 @@ use crate::vendor::Operation;
 const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 /// From one item to the largest batch of the contract.
 const ITEMS: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 500.0];
-/// Scopes of fences are named by callers: other words would be labels without end.
+/// Callers choose the scopes of fences, so other words are not used as labels: the number of labels must be bounded.
 const FENCE_SCOPES: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
-/// Labels of one metric: names and words, both from this code.
+/// Labels of one metric: names and values.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// All metrics of the process. Cloning shares them.
+/// All metrics of the process. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -59,7 +59,7 @@ pub struct Metrics {
     rpc_duration: Family<RpcLabels, Histogram>,
 }
 
-/// One vendor call, as it is counted.
+/// One vendor call to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VendorCall {
     pub(crate) operation: Operation,
@@ -79,7 +79,7 @@ struct CallLabels {
     code: u16,
 }
 
-/// One answered request of the contract.
+/// An answered request of the contract.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct RpcLabels {
     /// Such as `cloudadapter.v1alpha1.RouteService`. From the contract's descriptor, or `other`.
@@ -97,13 +97,13 @@ pub(crate) struct RpcLabels {
 /// How a vendor call was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coalesced {
-    /// Another caller's call answered.
+    /// A call of another caller provided the answer.
     SingleFlight,
-    /// It went into a batch with others.
+    /// It joined a batch.
     Batch,
     /// The shared listing was fresh enough.
     Snapshot,
-    /// One listing instead of many look-ups.
+    /// One listing replaced many look-ups.
     Promotion,
 }
 
@@ -118,12 +118,12 @@ impl Coalesced {
     }
 }
 
-/// What a key task does.
+/// The state of a key task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
-    /// It looks, plans or writes.
+    /// It observes, plans or writes.
     Working,
-    /// The vendor works; the task looks again later.
+    /// It waits for the vendor before the next poll.
     Waiting,
 }
 
@@ -136,14 +136,14 @@ impl TaskState {
     }
 }
 
-/// A key task as a number in `key_tasks`: it leaves when this is dropped.
+/// A key task as counted in `key_tasks`, until this is dropped.
 pub(crate) struct TaskCount {
     metrics: Metrics,
     state: TaskState,
 }
 
 impl TaskCount {
-    /// The task does something else now.
+    /// Changes the state of the task.
     pub(crate) fn now(&mut self, state: TaskState) {
         if state != self.state {
             self.metrics.tasks(self.state).dec();
@@ -160,7 +160,7 @@ impl Drop for TaskCount {
 }
 
 impl Metrics {
-    /// Registers everything in a registry of its own, so that two adapters in one test do not share counters.
+    /// Registers all metrics in a separate registry, so that two adapters in one test do not share counters.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("cloud_adapter");
@@ -168,24 +168,24 @@ impl Metrics {
         let sources = Sources::default();
         page.register_collector(Box::new(sources.clone()));
         let leader = Gauge::default();
-        page.register("leader", "1: this replica talks to the vendor", leader.clone());
+        page.register("leader", "1: this replica leads and calls the vendor", leader.clone());
         let metrics = Self {
             vendor_calls: counted(page, "vendor_calls", "Requests sent to the vendor; code 0: no answer"),
-            vendor_call_duration: timed(page, "vendor_call_duration", "How long the vendor took to answer"),
-            queue_wait: timed(page, "queue_wait", "How long vendor calls waited for their turn"),
+            vendor_call_duration: timed(page, "vendor_call_duration", "Duration of vendor calls"),
+            queue_wait: timed(page, "queue_wait", "Time that vendor calls waited in the queue"),
             shed: counted(page, "shed", "Vendor calls that were refused instead of sent"),
-            coalesced: counted(page, "coalesced", "Vendor calls that were saved"),
+            coalesced: counted(page, "coalesced", "Vendor calls that were saved by sharing"),
             batch_size: batches(page, "batch_size", "Items in one vendor call"),
             snapshot_refreshes: counted(page, "snapshot_refresh", "Listings of a collection"),
             snapshot_items: gauged(page, "snapshot_items", "Items in the last listing"),
-            noops: counted(page, "noop", "Requests that found nothing to do"),
-            key_tasks: gauged(page, "key_tasks", "Objects being converged now"),
+            noops: counted(page, "noop", "Requests that required no change"),
+            key_tasks: gauged(page, "key_tasks", "Objects that are being converged"),
             outcomes_unknown: counted(page, "outcome_unknown", "Vendor writes whose answer was lost"),
-            existence: counted(page, "existence", "Instances asked for, by what became of them"),
-            fences_rejected: counted(page, "fence_rejected", "Writes of writers that are not the newest"),
+            existence: counted(page, "existence", "Looked up instances, by their existence"),
+            fences_rejected: counted(page, "fence_rejected", "Writes refused because of a stale fence"),
             leader,
-            config_reloads: counted(page, "config_reload", "Changed files that were taken over, or not"),
-            config_refused: gauged(page, "config_refused", "1: what is in the file is not in force"),
+            config_reloads: counted(page, "config_reload", "Reloads of changed files, by result"),
+            config_refused: gauged(page, "config_refused", "1: the file is invalid and not in force"),
             rpc_duration: timed(page, "rpc_duration", "Answered requests; a watch counts when it ends"),
             security: cloud_adapter_security::Metrics::register(page),
             sources,
@@ -206,22 +206,22 @@ impl Metrics {
         Ok(text)
     }
 
-    /// What the gate and the port count.
+    /// The counters of the gRPC port.
     pub(crate) fn security(&self) -> cloud_adapter_security::Metrics {
         self.security.clone()
     }
 
-    /// Says where the page gets buckets, queues and breakers from, with the time that their moments refer to.
+    /// Sets the source of buckets, queues and breakers, with the time to which their timestamps relate.
     pub(crate) fn read_budget(&self, report: impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static) {
         self.sources.set_budget(Box::new(report));
     }
 
-    /// Says where the page gets the calls from that wait, by the bucket that keeps them.
+    /// Sets the source of queued calls, by the bucket that blocks them.
     pub(crate) fn read_queues(&self, queues: impl Fn() -> Vec<QueueReport> + Send + Sync + 'static) {
         self.sources.set_queues(Box::new(queues));
     }
 
-    /// Says where the page gets the age of a collection's snapshot from.
+    /// Sets the source of the age of a collection's snapshot.
     pub(crate) fn read_age(
         &self,
         collection: &'static str,
@@ -230,7 +230,7 @@ impl Metrics {
         self.sources.add_age(collection, Box::new(age));
     }
 
-    /// A request was sent to the vendor.
+    /// Counts a request to the vendor.
     pub(crate) fn vendor_call(&self, call: VendorCall) {
         let VendorCall { operation, class, controller, code, took } = call;
         let (family, op) = (operation.family.word(), operation.name);
@@ -240,30 +240,30 @@ impl Metrics {
         self.vendor_call_duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// A vendor call waited for its turn.
+    /// Records the time that a vendor call waited in the queue.
     pub(crate) fn queue_wait(&self, class: Class, controller: &'static str, waited: Duration) {
         let labels = [("class", class.word()), ("controller", controller)];
         self.queue_wait.get_or_create(&labels).observe(waited.as_secs_f64());
     }
 
-    /// A vendor call was refused instead of sent.
+    /// Counts a vendor call that was refused instead of sent.
     pub(crate) fn shed(&self, reason: RefusalReason, class: Class, controller: &'static str) {
         let labels = [("reason", reason.word()), ("class", class.word()), ("controller", controller)];
         self.shed.get_or_create(&labels).inc();
     }
 
-    /// A vendor call was saved. `op`: the operation that was not called.
+    /// Counts a saved vendor call. `op`: the operation that was not called.
     pub(crate) fn coalesced(&self, op: &'static str, kind: Coalesced) {
         self.coalesced.get_or_create(&[("op", op), ("kind", kind.word())]).inc();
     }
 
-    /// One vendor call was for this many items.
+    /// Records the number of items in one vendor call.
     pub(crate) fn batch(&self, op: &'static str, items: usize) {
         let items = u32::try_from(items).unwrap_or(u32::MAX);
         self.batch_size.get_or_create(&[("op", op)]).observe(f64::from(items));
     }
 
-    /// A collection was listed: so many items; `None`: it failed.
+    /// Counts a listing of a collection, with its number of items; `None`: it failed.
     pub(crate) fn refreshed(&self, collection: &'static str, items: Option<usize>) {
         let result = if items.is_some() { "ok" } else { "failed" };
         self.snapshot_refreshes.get_or_create(&[("collection", collection), ("result", result)]).inc();
@@ -273,12 +273,12 @@ impl Metrics {
         }
     }
 
-    /// A request to change something found it as it shall be.
+    /// Counts a request that required no change.
     pub(crate) fn noop(&self, rpc: &'static str) {
         self.noops.get_or_create(&[("rpc", rpc)]).inc();
     }
 
-    /// A key task begins, working. It counts until the answer is dropped.
+    /// Counts a key task in state working, until the returned value is dropped.
     #[must_use]
     pub(crate) fn key_task(&self) -> TaskCount {
         let state = TaskState::Working;
@@ -286,41 +286,42 @@ impl Metrics {
         TaskCount { metrics: self.clone(), state }
     }
 
-    /// A vendor write's answer was lost.
+    /// Counts a vendor write whose answer was lost.
     pub(crate) fn outcome_unknown(&self, op: &'static str) {
         self.outcomes_unknown.get_or_create(&[("op", op)]).inc();
     }
 
-    /// What became of so many instances that were asked for: `exists`, `gone` and so on.
+    /// Counts looked up instances with one result: `exists`, `gone` and so on.
     pub(crate) fn existence(&self, result: &'static str, instances: u64) {
         self.existence.get_or_create(&[("result", result)]).inc_by(instances);
     }
 
-    /// A writer that is not the newest of its scope was refused. Of a scope such as `service-controller/0` the shard is left out.
+    /// Counts a writer that was refused for a stale fence. The shard of a scope such as `service-controller/0` is left out.
     pub(crate) fn fence_rejected(&self, scope: &str) {
         let holder = scope.split('/').next().unwrap_or_default();
         let holder = FENCE_SCOPES.into_iter().find(|known| *known == holder).unwrap_or("other");
         self.fences_rejected.get_or_create(&[("scope", holder)]).inc();
     }
 
-    /// Whether this replica talks to the vendor.
+    /// Sets whether this replica leads and calls the vendor.
     pub(crate) fn leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 
-    /// A watched file changed. `kind`: `limits`, `certificate` and so on.
+    /// Counts a reload of a watched file. `kind`: `limits`, `certificate` and so on.
     pub(crate) fn config_reload(&self, kind: &'static str, taken: bool) {
         let result = if taken { "ok" } else { "failed" };
         self.config_reloads.get_or_create(&[("kind", kind), ("result", result)]).inc();
         self.config_refused(kind, !taken);
     }
 
-    /// Whether what is there now is refused. For alerts: the first refusal makes the counter's line, and nobody sees that begin to rise.
+    /// Sets whether the current content is refused. For alerts: a counter appears only with the first refusal, so that its increase is not
+    /// seen.
     pub(crate) fn config_refused(&self, kind: &'static str, refused: bool) {
         self.config_refused.get_or_create(&[("kind", kind)]).set(i64::from(refused));
     }
 
-    /// A request of the contract was answered.
+    /// Records an answered request of the contract.
     pub(crate) fn rpc(&self, labels: &RpcLabels, took: Duration) {
         self.rpc_duration.get_or_create(labels).observe(took.as_secs_f64());
     }
@@ -342,7 +343,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// What metrics with labels need of their labels.
+/// The requirements for labels.
 trait LabelSet: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static {}
 
 impl<L: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static> LabelSet for L {}

@@ -1,14 +1,14 @@
-//! The status page: `GET /status.json` for programs, and `GET /` for people, made here from the same data.
+//! The status page: `GET /status.json` for programs, and `GET /` as HTML, rendered from the same data.
 //!
-//! Whoever reaches the port reads it, so nothing on it is a secret. It needs no script and nothing from elsewhere, and what comes from
-//! users or the cloud is escaped.
+//! All callers that reach the port can read it, so the page has no secrets. It needs no script and no external resources, and texts of
+//! users or the cloud are escaped.
 //!
-//! In reading order:
+//! Modules:
 //!
-//! - [`Page`]: where the data is from. Costs no vendor call.
-//! - `clusters`: whose objects there are. Pure.
+//! - [`Page`]: the sources of the data. Costs no vendor call.
+//! - `clusters`: the owners of the objects. Pure.
 //! - `history`: the last ten minutes of the budgets. Pure.
-//! - `html`: the page for people. Pure.
+//! - `html`: the HTML page. Pure.
 
 mod clusters;
 mod collect;
@@ -25,7 +25,7 @@ use axum::{
 
 pub(crate) use self::collect::{Page, Sources};
 
-/// It is another one each time, and is what it says it is.
+/// Headers of responses: not cached, and no content sniffing.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -69,10 +69,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn programs_and_people_are_told_the_same() {
+    async fn json_and_html_show_the_same() {
         let (headers, json) = get("/status.json").await;
         assert_eq!(headers["content-type"], "application/json");
-        let read: AdapterStatus = serde_json::from_str(&json).expect("as it is documented");
+        let read: AdapterStatus = serde_json::from_str(&json).expect("valid JSON");
         assert_eq!(read.adapter, "adapter-<b>");
         let (headers, page) = get("/").await;
         assert_eq!(headers["content-type"], "text/html; charset=utf-8");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_loaded_or_run_or_kept() {
+    async fn page_forbids_scripts_and_caching() {
         let (headers, _page) = get("/").await;
         let policy = headers["content-security-policy"].to_str().expect("text");
         assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");

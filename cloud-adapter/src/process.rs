@@ -1,4 +1,4 @@
-//! What every adapter's `main` does: crypto provider, log and traces, signals, exit code.
+//! The common parts of every adapter's `main`: crypto provider, log and traces, signals, exit code.
 
 use std::{future::Future, io::IsTerminal as _, process::ExitCode};
 
@@ -17,20 +17,19 @@ use crate::{
     server::Adapter,
 };
 
-/// Exit codes. Wrong usage has that of clap.
+/// Exit codes. That of wrong usage is the same as clap's.
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
-/// Something that a flag names cannot be used. As an error, or as the context of one, it ends the process with the exit code
-/// that wrong flags have.
+/// A flag names something unusable. As an error, or as the context of one, it ends the process with the exit code of invalid flags.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// Runs an adapter until SIGTERM or SIGINT. `driver` is made inside the runtime, and told when the process stops.
+/// Runs an adapter until SIGTERM or SIGINT. `driver` is called inside the runtime, with a token that is cancelled at shutdown.
 ///
-/// Exit code 0 after a signal, 2 for a configuration file that is none and for [`WrongUsage`], 1 if it cannot start for another reason; the error
-/// goes to standard error.
+/// Exit code 0 after a signal, 2 for an invalid configuration file and for [`WrongUsage`], 1 for other start-up errors; the error goes to
+/// standard error.
 pub fn run<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<D>>,
@@ -38,7 +37,7 @@ where
     run_through(options, driver, std::convert::identity)
 }
 
-/// The same with something of the adapter's own before the services, as [`Adapter::serve_through`] says it.
+/// The same with additional services or layers of the adapter, as in [`Adapter::serve_through`].
 pub fn run_through<D: Driver, F>(
     options: &Options,
     driver: impl FnOnce(CancellationToken) -> F,
@@ -60,13 +59,13 @@ where
     code
 }
 
-/// The name of the program, by which traces know it.
+/// The name of the program in traces.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_name().map_or_else(|| "cloud-adapter".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What stands in the files that flags name is usage as the flags are, and their faults end a process with this code.
+/// Faults in files that flags name are usage errors like faults of the flags.
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<ConfigError>() || error.is::<WrongUsage>() { WRONG_USAGE } else { FAILED }
 }
@@ -79,7 +78,7 @@ fn start<D: Driver, F>(
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    // Fails only if a provider is there already: then that one is used.
+    // Fails only if a provider is installed already: then that one is used.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -102,8 +101,10 @@ where
 }
 
 fn log(options: &Options, traces: &Traces) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(format!("{NOT_IN_THE_LOG},{}", options.log_level))
-        .with_context(|| format!("--log-level {:?}: use info, debug or target=level", options.log_level))?;
+    let filter =
+        EnvFilter::try_new(format!("{NOT_IN_THE_LOG},{}", options.log_level)).with_context(|| {
+            format!("invalid --log-level {:?}: use info, debug or target=level", options.log_level)
+        })?;
     let log = fmt::layer().with_writer(std::io::stderr);
     let terminal = std::io::stderr().is_terminal();
     let log = match options.log_format {
@@ -121,13 +122,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_configuration_is_wrong_usage() {
+    fn invalid_configuration_is_wrong_usage() {
         let wrong = ConfigError::Invalid { path: "a".to_owned(), faults: "limits: none".to_owned() };
-        let wrong = Err::<(), _>(wrong).context("the adapter cannot start").expect_err("an error");
+        let wrong = Err::<(), _>(wrong).context("cannot start the adapter").expect_err("an error");
         assert_eq!(code(&wrong), WRONG_USAGE);
         let missing = Err::<(), _>(std::io::Error::from(std::io::ErrorKind::NotFound));
         let missing = missing.context(WrongUsage("--token-file a".to_owned())).expect_err("an error");
-        assert_eq!(code(&missing.context("the adapter cannot start")), WRONG_USAGE);
-        assert_eq!(code(&anyhow::anyhow!("the port is taken")), FAILED);
+        assert_eq!(code(&missing.context("cannot start the adapter")), WRONG_USAGE);
+        assert_eq!(code(&anyhow::anyhow!("the port is in use")), FAILED);
     }
 }

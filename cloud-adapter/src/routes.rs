@@ -1,4 +1,4 @@
-//! Routes: what a request changes is decided purely in [`plan`]; here it is carried out, one batch at a time.
+//! Routes: [`plan`] decides what a request changes; this module executes it, one batch at a time.
 
 mod audit;
 mod doubts;
@@ -27,21 +27,21 @@ pub(crate) use self::{doubts::Doubts, service::Service, turns::Turns};
 use crate::{
     driver::{Driver, RouteChanges, planned},
     fence::{Fences, check_tag},
-    replica::{Replica, Term},
+    leadership::{Replica, Term},
     snapshot::Snapshot,
     vendor::Session,
 };
 
-/// Items in one request. Source: contract, section 1.
+/// Maximum number of items in one request.
 const ITEMS_MAX: usize = 200;
-/// Requests that are under way or wait for their turn: as many as calls may wait for one object. Source: budgets, section 3.
+/// Maximum number of requests in progress or queued: the number of calls that may be queued for one object.
 const ORDERS_MAX: usize = 32;
-/// A listing older than so many target ages is not acted upon.
+/// Maximum age of a trusted listing, in target ages.
 const TRUSTED_AGES: u32 = 3;
-/// Nobody is sent away for less.
+/// Minimum delay before a caller is asked to retry.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
-/// Lays and removes routes.
+/// Creates and deletes routes.
 #[derive(Debug)]
 pub(crate) struct Applier<D> {
     pub(crate) driver: Arc<D>,
@@ -54,7 +54,7 @@ pub(crate) struct Applier<D> {
     pub(crate) doubts: Doubts,
 }
 
-/// Room for requests: who hangs up leaves his behind, and asks again.
+/// Limits the requests in progress. A client that disconnects keeps its place until the request is done, and may repeat it.
 #[derive(Debug)]
 pub(crate) struct Places(Arc<Semaphore>);
 
@@ -65,19 +65,19 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Room for one, until the answer is dropped.
+    /// Reserves a place for one request, until the permit is dropped.
     ///
     /// # Errors
     /// `QUEUE_FULL`.
     fn take(&self) -> Result<OwnedSemaphorePermit, AdapterError> {
         Arc::clone(&self.0).try_acquire_owned().map_err(|_full| {
-            let text = format!("{ORDERS_MAX} requests for routes wait: come back when some are done");
+            let text = format!("{ORDERS_MAX} route requests are queued: retry later");
             AdapterError::new(Reason::QueueFull, text)
         })
     }
 }
 
-/// A checked request.
+/// A validated request.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) cluster_id: String,
@@ -88,7 +88,7 @@ pub(crate) struct Order {
     pub(crate) fence: Option<Fence>,
 }
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) results: Vec<RouteResult>,
@@ -96,7 +96,7 @@ pub(crate) struct Applied {
 }
 
 impl Order {
-    /// The same with provider IDs as listings have them: next hops are compared by them.
+    /// The same order with provider IDs in the form of listings: next hops are compared by them.
     fn spelled(mut self, spell: impl Fn(&str) -> String) -> Self {
         let hops = self.items.iter_mut().filter_map(|item| match item {
             Item::Upsert { upsert, .. } => upsert.next_hop.as_mut(),
@@ -112,20 +112,20 @@ impl Order {
         self.cluster_cidrs.iter().any(|cidr| cidr.contains(&destination))
     }
 
-    /// Refuses to touch a route that a newer request of the same writer has laid.
+    /// Refuses to change a route that a newer request of the same writer has created.
     fn overtaken_at(&self, route: &Route) -> Result<(), AdapterError> {
         self.fence.as_ref().map_or(Ok(()), |fence| check_tag(fence, route.fence.as_ref()))
     }
 }
 
 impl<D: Driver> Applier<D> {
-    /// Carries an order out, or only plans it.
+    /// Executes an order, or only plans it.
     ///
-    /// Cost: no vendor call if everything is so already; a listing if the snapshot is older than its target age; one write a batch of the
+    /// Cost: no vendor call if nothing is to change; a listing if the snapshot is older than its target age; one write per batch of the
     /// vendor's size.
     ///
     /// # Errors
-    /// Those of the listing, `STALE_FENCE`, and if this replica does not lead any more. What happens to a single route stands in its result.
+    /// The error of the listing, `STALE_FENCE`, and an error if this replica no longer leads. Errors of single routes are in their results.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
         let _turn = self.turns.take(session.purpose().priority).await;
         let session = &session.clone().hurried(self.turns.asked(), None);
@@ -142,7 +142,7 @@ impl<D: Driver> Applier<D> {
             if changes != RouteChanges::default() {
                 let outcomes = match self.may_write(order, &term) {
                     Ok(()) => self.write(&changes, session, &mut halt).await,
-                    // What was written before is told all the same.
+                    // Report the results of earlier writes anyway.
                     Err(error) if wrote => vec![Err(error); changes.remove.len() + changes.add.len()],
                     Err(error) => return Err(error),
                 };
@@ -154,14 +154,14 @@ impl<D: Driver> Applier<D> {
             }
         }
         if unseen {
-            // The watchers see the writes without waiting for the period. If it fails, the refresher tries again.
+            // Watches get the writes without waiting for the next refresh. If this fails, the refresher retries.
             let now = Some(Instant::now());
             let _later = self.snapshot.at_least(now, &*self.driver, session).await.is_err();
         }
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
 
-    /// Whether this writer and this replica are still the newest.
+    /// Checks that the writer is the newest and that this replica leads.
     fn may_write(&self, order: &Order, term: &Term) -> Result<(), AdapterError> {
         if let Some(fence) = &order.fence {
             self.fences.check(&order.cluster_id, fence)?;
@@ -169,7 +169,7 @@ impl<D: Driver> Applier<D> {
         term.check()
     }
 
-    /// What becomes of each item. What may or may not have been written is looked at as soon as reads are sure to show it.
+    /// Plans each item. Destinations in doubt are listed as soon as reads reliably show the last write.
     async fn judge(
         &self,
         order: &Order,
@@ -177,8 +177,8 @@ impl<D: Driver> Applier<D> {
         session: &Session,
     ) -> Result<Vec<Verdict>, AdapterError> {
         let horizon = self.driver.describe().consistency_horizon;
-        // The refresher may take longer than the target age where its share of the budget is small. What another replica saw
-        // before this term may be changed by it since.
+        // The refresher may take longer than the target age where its share of the budget is small. Observations from before this term may
+        // be outdated by another replica.
         let trusted = Snapshot::<Route>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since);
         let now = Instant::now();
         let certain = order.items.iter().filter_map(|item| self.doubts.at(item.destination()?));

@@ -1,4 +1,4 @@
-//! What the services share: contexts, counting, the words of the watch protocol, streams.
+//! Common parts of the services: contexts, counting, messages of the watch protocol, streams.
 
 use std::{
     future::Future,
@@ -21,8 +21,8 @@ use crate::{
     context::{self, Context},
     driver::{Item, VendorError},
     grants::Grants,
+    leadership::{Replica, STANDBY},
     metrics::Metrics,
-    replica::{Replica, STANDBY},
     security::Access,
     self_check,
     snapshot::{Frame, WatchOptions, Watcher},
@@ -32,15 +32,15 @@ use crate::{
 /// A stream of messages.
 pub(crate) type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
-/// What the services share. Cloning shares it.
+/// The common parts of the services. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Rpc {
     pub(crate) vendor: Arc<Vendor>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
-    /// Which clusters may be asked about, and how refusals are told.
+    /// The clusters that may be named, and the handling of refusals.
     pub(crate) access: Access,
-    /// Names this process: part of resume tokens.
+    /// The name of this process: part of resume tokens.
     pub(crate) instance_id: Arc<str>,
     pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
     /// Whether this replica serves.
@@ -49,9 +49,9 @@ pub(crate) struct Rpc {
     pub(crate) draining: CancellationToken,
     /// Why the cloud is not reachable; `None`: it is.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
-    /// The cluster that was asked for last. Empty: none was yet.
+    /// The cluster of the last request. Empty: none yet.
     pub(crate) cluster: Arc<Mutex<String>>,
-    /// What the operator lets namespaces reach.
+    /// The operator's grants.
     pub(crate) grants: Arc<Grants>,
 }
 
@@ -65,14 +65,14 @@ impl Rpc {
         let context = context::read(context, caller, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
-        // Replicas that stand by may name any.
+        // Standbys may name any cluster.
         if context.session.purpose().request_id != STANDBY {
             self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&context.cluster_id);
         }
         Ok(context)
     }
 
-    /// The cluster that is served, or that was asked for last. Empty: none was yet.
+    /// The served cluster, or that of the last request. Empty: none yet.
     pub(crate) fn cluster(&self) -> String {
         match &self.access.cluster_id {
             Some(served) => served.to_string(),
@@ -80,7 +80,7 @@ impl Rpc {
         }
     }
 
-    /// Whether the caller may make this change.
+    /// Checks that the caller may make this change.
     ///
     /// # Errors
     /// `CALLER_FORBIDDEN`.
@@ -101,7 +101,7 @@ impl Rpc {
     /// The context of a request that needs the cloud.
     ///
     /// # Errors
-    /// If another replica serves, or this one is about to stop; until the credentials were checked once: why not.
+    /// If another replica serves, or this one is shutting down; before the first successful self-check, its error.
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,
@@ -120,7 +120,7 @@ impl Rpc {
         }
     }
 
-    /// `context`, `stop_when_synced`, `resume_token`: as the request has them. `view`: what the watcher sees.
+    /// `context`, `stop_when_synced`, `resume_token`: from the request. `view`: the items that the watcher sees.
     pub(crate) fn watch_options(
         &self,
         context: &Context,
@@ -137,8 +137,8 @@ impl Rpc {
         self.scope.borrow().clone()
     }
 
-    /// The same for those who wait until this adapter knows its cloud: not before calls are answered for it. It is known a moment
-    /// earlier, because the first answer needs it.
+    /// The same for watches that wait until the adapter knows its cloud. The cloud becomes known slightly before calls are answered,
+    /// because the first answer needs it.
     pub(crate) fn served_scope(&self) -> Option<Scope> {
         let scope = self.scope();
         let starting = self.replica.leads() && !self_check::answers(self.health.borrow().as_ref());
@@ -154,10 +154,10 @@ impl Rpc {
     }
 }
 
-/// Turns a watcher into the stream of a service: for as long as this replica leads.
+/// Turns a watcher into the stream of a service, which ends when this replica no longer leads.
 ///
 /// # Errors
-/// If it does not.
+/// If this replica does not lead.
 pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     name: &'static str,
     rpc: &Rpc,
@@ -173,14 +173,14 @@ pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
             result.map(|result| (result.map_err(Status::from), (watcher, message)))
         })
     });
-    // A watch that ends because we stop serving says so: the client looks for another replica.
+    // A watch that ends because this replica stops serving returns the reason: the client tries another replica.
     let farewell = futures::stream::iter([()])
         .filter_map(move |()| std::future::ready(over.check().err().map(|error| Err(Status::from(error)))));
     Ok(Box::pin(frames.take_until(Box::pin(term.ended())).chain(farewell)))
 }
 
-/// Says of a message above the limit what gRPC says of it: RESOURCE_EXHAUSTED. tonic says OUT_OF_RANGE, which nothing here answers.
-/// Source: gRPC, "Status codes and their use in gRPC".
+/// Changes the code of answers to requests above the size limit to RESOURCE_EXHAUSTED, as gRPC specifies. tonic uses OUT_OF_RANGE, which
+/// this server never returns. Source: gRPC, "Status codes and their use in gRPC".
 pub(crate) fn too_large<B>(mut answer: http::Response<B>) -> http::Response<B> {
     let code = |code: Code| http::HeaderValue::from(code as i32);
     if let Some(said) =
@@ -198,7 +198,7 @@ fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instru
 
 #[cfg(test)]
 impl Rpc {
-    /// Of a replica that stands by, and a cloud of this health.
+    /// The readiness of a standby, given the health of the cloud.
     pub(crate) fn testing(vendor: Arc<Vendor>, health: Option<VendorError>) -> Self {
         let metrics = Metrics::new();
         Self {
@@ -229,14 +229,14 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_leader_tells_its_scope_once_it_answers_for_it() {
-        let error = |fault| Some(VendorError::new(fault, "as ordered"));
+    async fn leader_reports_scope_once_ready() {
+        let error = |fault| Some(VendorError::new(fault, "as requested"));
         let (_fake, vendor) = vendor(&limits(1.0, 1));
         for (name, health, leads, told) in [
             ("starting", error(Fault::Unavailable), true, false),
             ("serving", None, true, true),
-            ("serving refusals", error(Fault::Auth), true, true),
-            ("told by the leader that it follows", error(Fault::Unavailable), false, true),
+            ("refusals are served", error(Fault::Auth), true, true),
+            ("reported by the leader that it follows", error(Fault::Unavailable), false, true),
         ] {
             let rpc = Rpc::testing(Arc::clone(&vendor), health);
             rpc.scope.send_replace(Some(Scope::default()));

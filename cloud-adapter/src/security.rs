@@ -1,4 +1,4 @@
-//! Makes TLS and the gate out of the flags, and keeps both fresh.
+//! Sets up TLS and authentication from the flags, and keeps both fresh.
 
 mod options;
 
@@ -15,7 +15,7 @@ use cloud_adapter_security::{
     Tls, reload,
 };
 
-/// What stands between the port and the services.
+/// The layers between the port and the services.
 #[derive(Debug)]
 pub(crate) struct Security {
     pub(crate) gate: Gate,
@@ -24,7 +24,7 @@ pub(crate) struct Security {
     pub(crate) fresh: Fresh,
 }
 
-/// What is left to decide when a request's body is read.
+/// The authorisation that needs the body of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     /// `None`: any cluster.
@@ -32,7 +32,7 @@ pub(crate) struct Access {
     pub(crate) refusals: Refusals,
 }
 
-/// What follows files and the API server.
+/// The tasks that follow files and the API server.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     tls: Option<Tls>,
@@ -40,10 +40,10 @@ pub(crate) struct Fresh {
 }
 
 impl Security {
-    /// Reads what the flags name.
+    /// Reads the files that the flags name.
     ///
     /// # Errors
-    /// [`WrongUsage`], if flags or files cannot be used.
+    /// [`WrongUsage`] for invalid flags or files.
     pub(crate) async fn start(
         options: &SecurityOptions,
         address: &Address,
@@ -52,7 +52,8 @@ impl Security {
         let settings = options.check(address).map_err(|faults| WrongUsage(faults.join("; ")))?;
         let Settings { tls, callers, identities, cluster_id, kubeconfig } = settings;
         if matches!(callers, Callers::Anyone) && !address.is_local() {
-            tracing::warn!(%address, "Callers are not asked who they are: whoever reaches the port may do everything");
+            tracing::warn!(%address, "Callers are not authenticated: any client that reaches the \
+                                      port may do everything");
         }
         let tls = tls
             .map(|files| Tls::start(files, wall))
@@ -92,7 +93,7 @@ async fn authentication(
         }
         Callers::Offline { audience, keys } => {
             let keys = Arc::new(match keys {
-                // The API server may come later; callers are told to come again until then.
+                // The API server may be unreachable for now; callers get a retryable error until then.
                 TokenKeys::Discovered { issuer } => Keys::new(KeySource::ApiServer { api, issuer }),
                 TokenKeys::Mounted { path, issuer } => {
                     let keys = Keys::new(KeySource::File { path, issuer });
@@ -113,9 +114,9 @@ impl Fresh {
         let told = |occasion, result: Result<(), String>| {
             count(&metrics, &refused, occasion, result.is_ok());
             match result {
-                Ok(()) => tracing::info!("New connections get a new certificate"),
+                Ok(()) => tracing::info!("New connections use a new certificate"),
                 Err(why) => {
-                    tracing::error!(why, "A certificate is not taken over: the old one stays in force");
+                    tracing::error!(why, "Cannot reload a certificate: the old one stays in force");
                 }
             }
         };
@@ -135,7 +136,7 @@ impl Fresh {
     }
 }
 
-/// Notes a certificate that was taken over, or was not. One of the old files makes the new ones no better: those stay refused.
+/// Counts a reload of a certificate. After a refused change, restoring one of the files does not make the others valid: they stay refused.
 fn count(metrics: &Metrics, refused: &AtomicBool, occasion: Occasion, taken: bool) {
     if occasion == Occasion::Changed {
         refused.store(!taken, Relaxed);
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_refused_stay_so_while_old_ones_give_new_certificates() {
+    fn refused_files_stay_refused_after_renewal_of_old_ones() {
         let (metrics, refused) = (Metrics::new(), AtomicBool::new(false));
         for (occasion, taken, shown) in [
             (Occasion::Due, true, 0),

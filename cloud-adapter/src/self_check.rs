@@ -1,7 +1,7 @@
-//! Finds out whose credentials these are: at the start, and again whenever the vendor rejects them.
+//! Checks the scope of the credentials: at the start, and again whenever the vendor rejects them.
 //!
-//! While they are bad nothing is sent but one self-check each half minute, because vendors lock accounts, and nobody is
-//! told that anything is gone. The scope that was found first holds for as long as this replica leads.
+//! With rejected credentials nothing is sent but one self-check every 30 s, because vendors lock accounts, and no object is reported as
+//! gone. The scope of the first check is kept as long as this replica leads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::{
     vendor::Vendor,
 };
 
-/// A failed self-check is repeated after a second at first, and every half minute at last.
+/// A failed self-check is repeated after 1 s at first, and at most every 30 s.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(30);
 
 /// Why the cloud is not reachable; `None`: it is.
 type Health = Option<VendorError>;
 
-/// Checks until the check passes, and answers where the credentials lead to. `known`: where they have led until now.
+/// Repeats the check until it passes, and returns the scope of the credentials. `known`: the scope until now.
 pub(crate) async fn pass<D: Driver>(
     driver: &D,
     vendor: &Arc<Vendor>,
@@ -40,7 +40,7 @@ pub(crate) async fn pass<D: Driver>(
                     vendor.self_check(false);
                     delay = LAST;
                 }
-                // A cloud that does not answer says nothing of credentials that were good.
+                // An unreachable cloud does not make valid credentials invalid.
                 if rejected || known.is_none() {
                     tell(health, Some(error));
                 }
@@ -63,20 +63,20 @@ pub(crate) async fn keep<D: Driver>(
         vendor.rejected().await;
         pass(driver, vendor, health, Some(known)).await;
         tell(health, None);
-        // One operation that is forbidden among good ones must not double the calls.
+        // A single forbidden operation with valid credentials must not double the calls.
         tokio::time::sleep_until(checked + LAST).await;
     }
 }
 
-/// Answers about one place say nothing about another: credentials of another scope are as bad as none.
+/// Credentials of another scope are as bad as none: answers of one scope say nothing about another.
 fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Scope, VendorError> {
     let scope = answer?;
     match known.filter(|known| known.fingerprint != scope.fingerprint) {
         None => Ok(scope),
         Some(known) => {
             let text = format!(
-                "the credentials open project {} in {} now, and the adapter was started for {} in {}: restore them, or restart \
-                 the adapter",
+                "the credentials are now for project {} in {}, and the adapter was started for {} in \
+                 {}: restore them, or restart the adapter",
                 scope.project, scope.region, known.project, known.region
             );
             Err(VendorError::new(Fault::Forbidden, text))
@@ -84,23 +84,23 @@ fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Sc
     }
 }
 
-/// Whether a leader answers for a cloud of this health. With rejected credentials it does: its clients must come to it to hear
-/// why nothing works. Only one that has not found the cloud yet is still starting.
+/// Whether a leader answers calls in this state. With rejected credentials it does, so that clients get the reason. Only a leader that has
+/// not found the cloud yet is still starting.
 pub(crate) fn answers(trouble: Option<&VendorError>) -> bool {
     trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
 }
 
-/// Says how the cloud is; in the log once per change of mind.
+/// Publishes the state of the cloud, and logs it once per change.
 pub(crate) fn tell(health: &watch::Sender<Health>, now: Health) {
     let fault = |health: &Health| health.as_ref().map(|error| error.fault);
     let before = fault(&health.borrow());
     match &now {
         None if before.is_some() => tracing::info!("The cloud is reachable"),
         Some(error) if matches!(error.fault, Fault::Auth | Fault::Forbidden) && before != fault(&now) => {
-            tracing::error!(%error, "The credentials are rejected: nothing is sent but a self-check each 30 s");
+            tracing::error!(%error, "The cloud rejects the credentials: nothing is sent but a self-check every 30 s");
         }
         Some(error) if before != fault(&now) => {
-            tracing::warn!(%error, "The cloud is not reachable: waiting for it");
+            tracing::warn!(%error, "Cannot reach the cloud: waiting for it");
         }
         None | Some(_) => (),
     }
@@ -123,7 +123,7 @@ mod tests {
     fn the_first_scope_holds() {
         assert_eq!(judge(Ok(scope("a")), None), Ok(scope("a")));
         assert_eq!(judge(Ok(scope("a")), Some(&scope("a"))), Ok(scope("a")));
-        let other = judge(Ok(scope("b")), Some(&scope("a"))).expect_err("another place");
+        let other = judge(Ok(scope("b")), Some(&scope("a"))).expect_err("another scope");
         assert_eq!(other.fault, Fault::Forbidden);
         assert!(other.message.contains("project b") && other.message.contains("for a"), "{other}");
     }

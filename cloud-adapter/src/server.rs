@@ -1,4 +1,4 @@
-//! Puts the parts together, and runs them until told to stop.
+//! Assembles the adapter, and runs it until shutdown.
 
 use std::{
     fmt,
@@ -29,21 +29,23 @@ use crate::{
     credentials::{self, Untried},
     driver::{Driver, Fault, VendorError},
     grants::Grants,
-    http, instances, load_balancers,
+    http, instances,
+    leadership::Replica,
+    load_balancers,
     metrics::{Metrics, RpcLayer},
     page::{self, Page},
-    replica::{Election, Replica, ReplicaMode, Work, end_health_watches},
     routes,
     rpc::{Rpc, too_large},
     security::Security,
+    standby::{Election, ReplicaMode, Work, end_health_watches},
     status::{self, Snapshots},
     vendor::Vendor,
 };
 
-/// Requests and vendor calls under way may take this long after the signal to stop.
+/// Maximum time for running requests and vendor calls after the signal to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// An adapter whose ports are open and which does not serve yet.
+/// An adapter with open ports that does not serve yet.
 #[derive(Debug)]
 pub struct Adapter<D: Driver> {
     grpc: Port,
@@ -57,7 +59,7 @@ pub struct Adapter<D: Driver> {
     /// Tasks that write to the vendor.
     writes: TaskTracker,
     health: watch::Sender<Option<VendorError>>,
-    /// `None`: this is the only replica.
+    /// `None`: this is a single replica.
     election: Option<Election>,
 }
 
@@ -65,7 +67,7 @@ impl<D: Driver> Adapter<D> {
     /// Opens the ports.
     ///
     /// # Errors
-    /// If a port is taken, or the configuration file cannot be read.
+    /// If a port is in use, or the configuration file cannot be read.
     pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
         let config = LiveConfig::start(options.config.clone(), driver.describe().call_limits)?;
         let metrics = Metrics::new();
@@ -79,8 +81,8 @@ impl<D: Driver> Adapter<D> {
         let classify: Arc<D> = Arc::clone(&driver);
         let limits = config.current().borrow().limits.clone();
         let vendor = Vendor::trusting(driver.ca_certificates().as_deref(), &limits, classify, &metrics)
-            .context("the HTTP client cannot be set up")?;
-        let unknown = VendorError::new(Fault::Unavailable, "it was not asked yet");
+            .context("cannot set up the HTTP client")?;
+        let unknown = VendorError::new(Fault::Unavailable, "the cloud was not called yet");
         let health = watch::Sender::new(Some(unknown));
         let rpc = Rpc {
             vendor: Arc::new(vendor),
@@ -107,10 +109,10 @@ impl<D: Driver> Adapter<D> {
         Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election })
     }
 
-    /// The address of the contract.
+    /// The address of the gRPC port.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// An error of the operating system.
     pub fn grpc_address(&self) -> std::io::Result<Address> {
         self.grpc.address()
     }
@@ -118,12 +120,12 @@ impl<D: Driver> Adapter<D> {
     /// The address of metrics and probes.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// An error of the operating system.
     pub fn http_address(&self) -> std::io::Result<SocketAddr> {
         self.http.0.local_addr()
     }
 
-    /// Serves until told to stop; then finishes what is under way, for at most ten seconds.
+    /// Serves until shutdown; then waits for running work, for at most ten seconds.
     ///
     /// # Errors
     /// If the background work ends.
@@ -131,8 +133,8 @@ impl<D: Driver> Adapter<D> {
         self.serve_through(stop, std::convert::identity).await
     }
 
-    /// The same with something of the adapter's own before the services: a layer, or a service more. Callers are known and admitted
-    /// before they come there.
+    /// The same with an additional layer or service of the adapter in front of the services. Calls are authenticated and authorised before
+    /// they get there.
     ///
     /// # Errors
     /// If the background work ends.
@@ -141,7 +143,7 @@ impl<D: Driver> Adapter<D> {
         stop: CancellationToken,
         front: impl FnOnce(Routes) -> Routes + Send,
     ) -> anyhow::Result<()> {
-        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.0.local_addr()?, "Adapter listens");
+        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.0.local_addr()?, "Adapter is listening");
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
@@ -174,12 +176,12 @@ impl<D: Driver> Adapter<D> {
         tracker.spawn(draining.clone().run_until_cancelled_owned(fresh.keep(rpc.metrics.clone())));
         tokio::select! {
             () = stop.cancelled() => (),
-            ended = &mut work => return ended.context("the refreshers ended: this is a defect"),
+            ended = &mut work => return ended.context("background tasks ended unexpectedly: this is a defect"),
         }
-        tracing::info!("Adapter stops: finishing what is under way");
+        tracing::info!("Adapter is stopping: finishing running work");
         let finish = async {
             rpc.replica.drain();
-            // Whoever holds the lease next finds no write of ours under way.
+            // The next holder of the Lease must not find a running write of this replica.
             rpc.vendor.halt();
             writes.close();
             writes.wait().await;
@@ -192,7 +194,7 @@ impl<D: Driver> Adapter<D> {
             rpc.vendor.landed().await;
         };
         if tokio::time::timeout(GRACE, finish).await.is_err() {
-            tracing::warn!("Adapter stopped with work under way: whoever asked for it repeats it");
+            tracing::warn!("Adapter stopped before all work was done: callers repeat it");
         }
         Ok(())
     }
@@ -202,7 +204,7 @@ impl<D: Driver> Adapter<D> {
         load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
     }
 
-    /// The status page, and what keeps its history.
+    /// The status page, and the task that records its history.
     fn page(
         &self,
         converger: Arc<load_balancers::Converger<D>>,
@@ -244,7 +246,7 @@ impl<D: Driver> Adapter<D> {
             .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()
-            .context("the contract's descriptor cannot be read")?;
+            .context("cannot read the descriptor of the contract")?;
         let instances = Arc::new(instances::Service { finder: Arc::clone(&self.finder), rpc: rpc.clone() });
         let mut routes = RoutesBuilder::default();
         routes
@@ -261,18 +263,18 @@ impl<D: Driver> Adapter<D> {
     }
 }
 
-/// Names the flag whose port is taken.
+/// Adds the flag of the port that cannot be opened.
 fn taken<T>(flag: &str, address: &impl fmt::Display, port: std::io::Result<T>) -> anyhow::Result<T> {
-    port.with_context(|| format!("{flag} {address}: the port cannot be opened"))
+    port.with_context(|| format!("{flag} {address}: cannot open the port"))
 }
 
-/// Differs between processes: the time of the start, in nanoseconds.
+/// Differs between processes: the start time in nanoseconds.
 fn instance_id(wall: SystemTime) -> String {
     let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", since.as_nanos())
 }
 
-/// Goes by the newest settings of the caches. Never ends.
+/// Applies new cache settings. Never ends.
 async fn follow_settings<D: Driver>(
     snapshots: Snapshots<D>,
     finder: Arc<instances::Finder<D>>,
@@ -288,7 +290,8 @@ async fn follow_settings<D: Driver>(
     }
 }
 
-/// Takes part in the election, or leads for good if this is the only replica. Returns how to give the lease back, and when that is done.
+/// Takes part in the election, or leads permanently if this is a single replica. Returns the handle that releases the Lease, and the future
+/// that completes then.
 fn elect(
     election: Option<Election>,
     rpc: &Rpc,
@@ -298,7 +301,7 @@ fn elect(
     let task = match election {
         Some(election) => Some(tracker.spawn(election.run(rpc.clone(), release.clone()))),
         None => {
-            // What the process before us spent is spent: one that crashes again and again must not spend a burst each time.
+            // The previous process may have used up the budget: a process in a crash loop must not use a burst each time.
             rpc.vendor.start_empty();
             rpc.replica.lead(0);
             rpc.metrics.leader(true);
@@ -309,7 +312,7 @@ fn elect(
         if let Some(task) = task
             && let Err(error) = task.await
         {
-            tracing::error!(%error, "The election broke: the lease expires");
+            tracing::error!(%error, "The election task failed: the Lease expires");
         }
     };
     (release, released)

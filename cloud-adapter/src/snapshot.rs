@@ -1,7 +1,7 @@
-//! One shared listing per collection: one refresher, any number of readers and watchers.
+//! One shared listing per collection: one refresher, any number of readers and watches.
 //!
-//! A listing replaces the content only once it is complete; a failed one changes nothing but the last error. Readers say how
-//! fresh an answer must be, and whoever needs a fresher one lists for everybody who waits.
+//! A complete listing replaces the content; a failed one only sets the last error. Readers state the required freshness: if the content is
+//! older, one reader lists for all that wait.
 
 mod feed;
 mod listing;
@@ -33,21 +33,21 @@ use crate::{
     vendor::{Session, Waiters},
 };
 
-/// A listing that somebody left is taken up again after at most so long: cursors expire.
+/// An interrupted listing can be continued for this long, because cursors expire.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 
-/// What the vendor has, as of a known time.
+/// The cached collection, as of a known time.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
-    /// Held by who lists for all that wait. Holds what it has read when it hangs up: the next one goes on from there.
+    /// Locked by the reader that lists for all waiting ones. An interrupted listing stays here, and the next reader continues it.
     listing: tokio::sync::Mutex<Option<Listing<T>>>,
-    /// All that wait for one: it goes on in the name of the most urgent.
+    /// The waiting readers: the most urgent one determines the priority of the listing.
     waiters: Arc<Waiters>,
-    /// Grows with each change of the state; watchers wait on it.
+    /// Incremented at each change of the state; watches wait for it.
     revision: signal::Sender<u64>,
     watches: Places,
-    /// From one listing to the next; `None`: it is not listed by itself.
+    /// Interval between listings; `None`: no automatic refresh.
     target: Mutex<Option<Duration>>,
     settings: Mutex<CollectionSettings>,
     metrics: Metrics,
@@ -61,7 +61,7 @@ pub(crate) struct View<T> {
 }
 
 impl<T: Item> Snapshot<T> {
-    /// Knows nothing yet. `horizon`: for how long the vendor's reads may lag behind writes.
+    /// Creates an empty snapshot. `horizon`: how long the vendor's reads may lag behind writes.
     pub(crate) fn new(settings: CollectionSettings, horizon: Duration, metrics: Metrics) -> Self {
         Self {
             state: Mutex::new(State::new(horizon)),
@@ -75,7 +75,7 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// The same, with its age among the metrics.
+    /// The same, with its age as a metric.
     pub(crate) fn told(settings: CollectionSettings, horizon: Duration, metrics: &Metrics) -> Arc<Self> {
         let snapshot = Arc::new(Self::new(settings, horizon, metrics.clone()));
         let weak = Arc::downgrade(&snapshot);
@@ -84,18 +84,18 @@ impl<T: Item> Snapshot<T> {
         snapshot
     }
 
-    /// Goes by other settings from now on.
+    /// Applies new settings.
     pub(crate) fn configure(&self, settings: CollectionSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
         self.wake();
     }
 
-    /// The collection as it was at `bound` or later; `None` takes any complete listing.
+    /// Returns the collection as of `bound` or later; `None` accepts any complete listing.
     ///
-    /// Cost: no vendor call if the snapshot is fresh enough or somebody else's listing is; else one a page.
+    /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough; else one per page.
     ///
     /// # Errors
-    /// Those of the listing. Never an empty collection instead of an error.
+    /// The error of the listing. Never returns an empty collection instead of an error.
     pub(crate) async fn at_least(
         &self,
         bound: Option<Instant>,
@@ -119,13 +119,13 @@ impl<T: Item> Snapshot<T> {
             view = self.share(bound, source, &payer) => view,
             error = waiter.refused() => Err(error),
             () = late => {
-                let text = format!("the {} are not listed before the deadline", T::COLLECTION);
+                let text = format!("the {} cannot be listed before the deadline", T::COLLECTION);
                 Err(session.late(T::FAMILY, text))
             }
         }
     }
 
-    /// Lists, or waits for who does. Knows no deadline: what fails here fails for all who wait.
+    /// Lists, or waits for the reader that does. Has no deadline, because an error here applies to all waiting readers.
     async fn share(
         &self,
         bound: Option<Instant>,
@@ -148,7 +148,7 @@ impl<T: Item> Snapshot<T> {
         }
         let listing = under_way.get_or_insert_with(Listing::begin);
         let (page_size, known) = (self.settings().page_size, |item| self.known(item));
-        // One lists and thousands may wait for it: they do not have room for a listing each.
+        // Boxed, because thousands of readers may wait, and only one of them lists.
         let ended = Box::pin(listing.complete(source, session, page_size, &known)).await;
         let began = listing.began;
         let listed = ended.map(|()| under_way.take());
@@ -171,8 +171,8 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// An item that was read; the one that is here already, if they are equal. So a listing of what has not changed takes hardly
-    /// more memory than a page.
+    /// Replaces an item that was read by the cached one if they are equal, so that a listing without changes needs little more memory than
+    /// a page.
     fn known(&self, item: T) -> Arc<T> {
         let here = self.with(|state| {
             let entry = state.items.get(item.key())?;
@@ -181,7 +181,7 @@ impl<T: Item> Snapshot<T> {
         here.unwrap_or_else(|| Arc::new(item))
     }
 
-    /// Counts a listing that was not made.
+    /// Counts a listing that was saved.
     fn saved(&self, session: &Session, how: Coalesced) {
         if how == Coalesced::SingleFlight {
             session.meter().coalesced();
@@ -189,7 +189,7 @@ impl<T: Item> Snapshot<T> {
         self.metrics.coalesced(T::COLLECTION, how);
     }
 
-    /// The collection, if it is known well enough.
+    /// The collection, if it is fresh enough.
     pub(crate) fn view(&self, bound: Option<Instant>) -> Option<View<T>> {
         self.with(|state| {
             let observed = state.observed.filter(|observed| bound.is_none_or(|bound| *observed >= bound))?;
@@ -200,7 +200,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// When the collection was last listed, how many items it has, its revision, and why the last attempt failed.
+    /// The time of the last listing, the number of items, the revision, and the error of the last attempt.
     pub(crate) fn report(&self) -> (Option<Instant>, usize, u64, Option<VendorError>) {
         self.with(|state| {
             let error = state.attempt.as_ref().and_then(|(_, error)| error.clone());
@@ -208,7 +208,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// How many items there are of each group. Cost: one pass over all of them.
+    /// The number of items of each group. Cost: one pass over all items.
     pub(crate) fn tally(&self, group: impl Fn(&T) -> &str) -> BTreeMap<String, u64> {
         self.with(|state| {
             let mut tally = BTreeMap::<String, u64>::new();
@@ -242,37 +242,37 @@ impl<T: Item> Snapshot<T> {
         now.checked_sub(age).unwrap_or(now)
     }
 
-    /// Puts in what a write made. Listings that may not show it yet do not undo it.
+    /// Adds the result of a write. Listings that may not show it yet do not undo it.
     pub(crate) fn upsert(&self, item: T) {
         self.change(|state| state.wrote(item, Instant::now()));
     }
 
-    /// Takes out what a write removed. Listings that may still show it do not bring it back.
+    /// Removes a deleted item. Listings that may still show it do not restore it.
     pub(crate) fn remove(&self, key: &str) {
         self.change(|state| state.unmade(key, Instant::now()));
     }
 
-    /// Notes that an item was written and how it is now is not known: what is shown of it is older than the write.
+    /// Records that an item was written with an unknown result: its cached state is older than the write.
     pub(crate) fn doubt(&self, key: &str) {
         self.change(|state| state.doubt(key, Instant::now()));
     }
 
-    /// Whether an item was written since it was last seen: then it may not be as it is shown.
+    /// Whether an item was written after it was last observed, so that its cached state may be outdated.
     pub(crate) fn doubted(&self, key: &str) -> bool {
         self.with(|state| state.doubted(key))
     }
 
-    /// Puts in what look-ups by ID brought.
+    /// Adds the results of look-ups by ID.
     pub(crate) fn learn(&self, news: LookedUp<T>) {
         self.change(|state| state.learn(news));
     }
 
-    /// An item, if there is one, and when the vendor was asked that showed it.
+    /// An item, if it exists, and when the read that showed it began.
     pub(crate) fn sight(&self, key: &str) -> Option<Sight<T>> {
         self.with(|state| state.sight(key))
     }
 
-    /// Of each key the item, if there is one that was seen at `bound` or later. All at one moment.
+    /// For each key the item, if it exists and was observed at `bound` or later. All at one moment.
     pub(crate) fn sights<'a>(
         &self,
         keys: impl IntoIterator<Item = Option<&'a str>>,
@@ -284,7 +284,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// Those seen in reads that began at `bound` or later: key, and since when they are seen.
+    /// The items shown by reads that began at `bound` or later: the key, and since when they are seen.
     pub(crate) fn seen_since(&self, bound: Instant) -> Vec<(String, Instant)> {
         self.with(|state| {
             let seen = state.items.iter().filter(|(_, entry)| state.seen(entry) >= Some(bound));
@@ -292,7 +292,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// Some keys, far from each other; others each turn.
+    /// A sample of distant keys; others for each `turn`.
     pub(crate) fn sample(&self, count: usize, turn: usize) -> Vec<String> {
         self.with(|state| {
             let stride = state.items.len().div_ceil(count.max(1)).max(1);
@@ -300,22 +300,22 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// Vendor calls that the last complete listing took.
+    /// Number of vendor calls of the last complete listing.
     pub(crate) fn pages(&self) -> Option<usize> {
         self.with(|state| state.pages)
     }
 
-    /// What is remembered of an item that was seen and is no more.
+    /// The record of a departed item.
     pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
         self.with(|state| state.departed.get(key).copied())
     }
 
-    /// The last read that showed an item, also if it is no more.
+    /// The last read that showed an item, even if it is departed.
     pub(crate) fn last_seen(&self, key: &str) -> Option<Instant> {
         self.sight(key).map(|(_, seen)| seen).or_else(|| self.departed(key).map(|one| one.last_seen))
     }
 
-    /// Why the last attempt failed, if it began at `bound` or later.
+    /// The error of the last attempt, if that began at `bound` or later.
     pub(crate) fn failed_since(&self, bound: Instant) -> Option<VendorError> {
         self.with(|state| match &state.attempt {
             Some((at, Some(error))) if *at >= bound => Some(error.clone()),
@@ -332,7 +332,7 @@ impl<T: Item> Snapshot<T> {
         self.wake();
     }
 
-    /// Has the refresher list at once, unless a listing began at `bound` or later.
+    /// Makes the refresher list at once, unless a listing began at `bound` or later.
     fn want(&self, bound: Option<Instant>) {
         self.change(|state| state.wanted = state.wanted.max(bound));
     }

@@ -1,4 +1,4 @@
-//! `AdapterService`: what this adapter is and how it does. From memory only: costs no vendor call.
+//! `AdapterService`: the description and status of this adapter. From memory only: costs no vendor call.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -16,15 +16,15 @@ use tonic::{Request, Response, Status};
 use crate::{
     config::{CacheSettings, Config},
     driver::{Driver, Item, LoadBalancerRecord, VendorError},
+    leadership::Duty,
     metrics::Metrics,
-    replica::Duty,
     rpc::Rpc,
     snapshot::Snapshot,
 };
 
-/// A status report is sent at least this often. Source: contract, section 1.
+/// Maximum interval between status reports.
 const REPORT_EVERY: Duration = Duration::from_secs(15);
-/// What changes by itself all the time, such as a rate that recovers, is told at most this often.
+/// Minimum interval between reports of values that change continuously, such as a recovering rate.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The packages that are served, newest first.
 const CONTRACT_VERSIONS: [&str; 1] = ["cloudadapter.v1alpha1"];
@@ -38,7 +38,7 @@ pub(crate) struct Snapshots<D: Driver> {
 }
 
 impl<D: Driver> Snapshots<D> {
-    /// Nothing is listed yet. `horizon`: for how long the vendor's reads may lag behind writes.
+    /// Creates empty listings. `horizon`: how long the vendor's reads may lag behind writes.
     pub(crate) fn new(settings: &CacheSettings, horizon: Duration, metrics: &Metrics) -> Self {
         Self {
             instances: Snapshot::told(settings.instances, horizon, metrics),
@@ -47,14 +47,14 @@ impl<D: Driver> Snapshots<D> {
         }
     }
 
-    /// Goes by other settings from now on.
+    /// Applies new cache settings.
     pub(crate) fn configure(&self, settings: &CacheSettings) {
         self.instances.configure(settings.instances);
         self.load_balancers.configure(settings.load_balancers);
         self.routes.configure(settings.routes);
     }
 
-    /// Forgets everything: it was another part of the cloud. Watchers begin anew.
+    /// Drops all content, because it belongs to another scope. Watches are reset.
     pub(crate) fn forget(&self) {
         self.instances.forget();
         self.load_balancers.forget();
@@ -79,7 +79,7 @@ pub(crate) struct Service<D: Driver> {
     pub(crate) snapshots: Snapshots<D>,
     pub(crate) rpc: Rpc,
     pub(crate) config: watch::Receiver<Arc<Config>>,
-    /// Why the last self-check failed; `None`: it passed.
+    /// The error of the last self-check; `None`: it passed.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
 }
 
@@ -144,7 +144,7 @@ struct Reporter<D: Driver> {
 }
 
 impl<D: Driver> Reporter<D> {
-    /// The next report: as soon as it says something else than the last one, or when the period is over.
+    /// The next report: as soon as it differs from the last one, or when the interval is over.
     async fn next(&mut self, last: &WatchStatusResponse) -> WatchStatusResponse {
         let due = Instant::now() + REPORT_EVERY;
         loop {
@@ -191,7 +191,7 @@ impl<D: Driver> Reporter<D> {
     }
 }
 
-/// A report without what changes with every call: only the rest is worth a report of its own.
+/// The report without values that change with every call, which cause no report by themselves.
 fn essence(report: &WatchStatusResponse) -> WatchStatusResponse {
     let mut report = report.clone();
     for budget in &mut report.budgets {
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_news_and_a_call_is_none() {
+    fn pause_causes_a_report_and_a_call_does_not() {
         let budget = Budget { bucket: "compute".into(), rate: 5.0, tokens: 3.0, ..Budget::default() };
         let report = |budget| WatchStatusResponse { budgets: vec![budget], ..WatchStatusResponse::default() };
         let before = essence(&report(budget.clone()));

@@ -1,13 +1,13 @@
-//! How urgent a vendor call is: by what it does, never above what the caller may, and never above what the caller asked for less of.
+//! The priority of a vendor call: given by its kind, limited by the caller's role and by the priority of the request.
 
 use cloud_api_proto::v1alpha1::Priority;
 
 use crate::vendor::Purpose;
 
-/// The purpose of calls of this class.
+/// The purpose for calls of this class.
 ///
-/// A caller that asks for less than [`Priority::Interactive`] means all of its work: a resync stays in the background, whatever it
-/// writes. Otherwise packets that wait for backends go first, and polls step back.
+/// A priority below [`Priority::Interactive`] in the request applies to all of its work: a resync stays in the background, including its
+/// writes. Otherwise backend updates go first, and polls last.
 pub(crate) fn classed(asked: &Purpose, class: Priority) -> Purpose {
     let cap = asked.caller.role.cap();
     let most = if asked.priority < Priority::Interactive { asked.priority } else { cap };
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_decides_below_the_callers_cap_and_wish() {
+    fn priority_is_capped_by_caller_and_request() {
         use Priority::{Background, Interactive, Lifecycle, Traffic};
         for (role, asked, class, wanted) in [
             (Role::ServiceController, Interactive, Traffic, Traffic),

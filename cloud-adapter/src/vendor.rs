@@ -1,7 +1,7 @@
-//! The one way to the vendor: every request passes [`Session::call`], which waits for its turn, counts, sends and classifies.
+//! The only access to the vendor: every request passes [`Session::call`], which queues, counts, sends and classifies it.
 //!
-//! Retries nothing, except that a call that the vendor throttles is sent once more when the vendor's pause is over. What
-//! waits, and in which order, is decided by [`cloud_budget`]; nothing here sends without its leave.
+//! Nothing is retried, except that a throttled call is sent once more after the vendor's pause. [`cloud_budget`] decides which calls wait
+//! and in which order, and nothing is sent without its permission.
 
 mod audit;
 mod dispatch;
@@ -58,22 +58,21 @@ use crate::{
     metrics::Metrics,
 };
 
-/// A shared call waits for its turn no longer, if nobody who waits for it has a deadline. Source: the longest deadline of a request,
-/// budgets, section 3.
+/// Maximum waiting time of a shared call if none of its waiters has a deadline: the longest deadline of a request.
 const WAITED_MAX: Duration = Duration::from_mins(1);
-/// How often it is foreseen anew for whom a shared call comes too late: others may go before it, or the vendor may want a pause.
+/// Interval of the check for waiters whose deadline a shared call will miss: other calls may overtake it, or the vendor may pause.
 const FORESEEN: Duration = Duration::from_secs(1);
 
-/// What a driver sends.
+/// A request of a driver.
 pub type VendorRequest = http::Request<Bytes>;
-/// What the vendor answers, read completely.
+/// An answer of the vendor, completely read.
 pub type VendorResponse = http::Response<Bytes>;
 
 /// The vendor's HTTP API behind the budget. One per process.
 #[derive(Debug)]
 pub struct Vendor {
     dispatcher: Dispatcher,
-    /// The vendor has rejected the credentials of a call that was no self-check.
+    /// Notified when the vendor rejects the credentials of a call that is not a self-check.
     rejected: Arc<Notify>,
     deadlines: Mutex<Deadlines>,
     writes: Writes,
@@ -92,7 +91,7 @@ impl Vendor {
         Self::trusting(None, limits, classify, metrics)
     }
 
-    /// The same that trusts these PEM certificates in place of the system's, if there are any.
+    /// The same, trusting these PEM certificates in place of the system's, if there are any.
     ///
     /// # Errors
     /// If the TLS library cannot be set up, or a certificate cannot be read.
@@ -126,87 +125,87 @@ impl Vendor {
         Self { dispatcher, rejected, deadlines: Mutex::new(limits.deadline), writes }
     }
 
-    /// Begins the vendor calls of one request.
+    /// Creates a session for the vendor calls of one request.
     #[must_use]
     pub fn session(self: &Arc<Self>, purpose: Purpose) -> Session {
         self.metered(purpose, Arc::default())
     }
 
-    /// The same, counted on a meter that is there already.
+    /// The same, counting on an existing meter.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
         let vendor = Arc::clone(self);
         Session { vendor, purpose, meter, self_check: false, waiters: None, hurry: None, place: None }
     }
 
-    /// For finding out whether credentials are good: its calls pass while all others are stopped because they are not. What they
-    /// find is told to [`Self::self_check`], unless it is about credentials that are not in force.
+    /// A session for self-checks: its calls pass while rejected credentials stop all others. The caller passes the result to
+    /// [`Self::self_check`], unless the credentials are not in force.
     #[must_use]
     pub(crate) fn self_checking(self: &Arc<Self>) -> Session {
         let purpose = Purpose::own(Priority::Lifecycle, "self-check");
         Session { self_check: true, ..self.session(purpose) }
     }
 
-    /// Takes other limits over. What waits keeps its place.
+    /// Applies new limits. Queued calls keep their place.
     pub(crate) fn configure(&self, limits: &Config) {
         *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) = limits.deadline;
         self.dispatcher.change(|scheduler, now| scheduler.configure(now, limits.clone()));
     }
 
-    /// How long requests may take.
+    /// The limits on deadlines of requests.
     pub(crate) fn deadlines(&self) -> Deadlines {
         *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No request is sent at or after that instant; looked at for each one.
+    /// Forbids to send requests at or after this instant; checked for each one.
     pub(crate) fn allow_until(&self, until: Instant) {
         self.dispatcher.allow_until(until);
     }
 
-    /// Sends nothing any more and refuses what waits, until it is allowed again: another replica leads, or may soon.
+    /// Stops sending and refuses queued calls until allowed again, because another replica leads, or may soon.
     pub(crate) fn halt(&self) {
         self.dispatcher.halt();
     }
 
-    /// After [`Self::halt`]: until the vendor has answered all that was sent, also what nobody waits for any more.
+    /// After [`Self::halt`]: waits until the vendor has answered all sent calls, including those without waiters.
     pub(crate) async fn landed(&self) {
         self.dispatcher.landed().await;
     }
 
-    /// Begins with empty buckets: another replica may have spent their tokens just now.
+    /// Empties all buckets: another replica may have just used their tokens.
     pub(crate) fn start_empty(&self) {
         self.dispatcher.change(|scheduler, now| scheduler.empty(now));
     }
 
-    /// A self-check has ended. While the last one failed over the credentials, nothing but self-checks is sent.
+    /// Records the end of a self-check. While the last one failed because of the credentials, only self-checks are sent.
     pub(crate) fn self_check(&self, passed: bool) {
         self.dispatcher.change(|scheduler, now| scheduler.self_check(now, passed));
     }
 
-    /// Until the vendor rejects the credentials of a call.
+    /// Waits until the vendor rejects the credentials of a call.
     pub(crate) async fn rejected(&self) {
         self.rejected.notified().await;
     }
 }
 
-/// On whose behalf calls are made.
+/// The caller and purpose of vendor calls.
 #[derive(Clone, Debug)]
 pub struct Purpose {
-    /// How urgent they are.
+    /// Their priority.
     pub priority: Priority,
-    /// When their answers are of no use any more. `None`: the work belongs to the adapter.
+    /// The time from which their answers are useless. `None`: work of the adapter itself.
     pub deadline: Option<Instant>,
-    /// Appears in the log beside each call.
+    /// Appears in the log of each call.
     pub request_id: String,
-    /// Who asked: the queue that its calls stand in.
+    /// The caller, whose queue is used.
     pub caller: Caller,
-    /// In whose name: the namespace of what it is about; namespaces of one queue take turns. Empty: the cluster's.
+    /// The namespace of the object: calls of one queue are scheduled fairly between namespaces. Empty: cluster-scoped.
     pub namespace: Arc<str>,
-    /// What it is about, such as `Service shop/web`: objects of one namespace take turns. Appears in the log of writes.
+    /// The object, such as `Service shop/web`: calls of one namespace are scheduled fairly between objects. Appears in the log of writes.
     pub object: Arc<str>,
 }
 
 impl Purpose {
-    /// Work that the adapter does for itself.
+    /// The purpose of the adapter's own work.
     #[must_use]
     pub fn own(priority: Priority, what: &str) -> Self {
         let caller = Caller { role: Role::Adapter, subject: Arc::from("adapter") };
@@ -215,31 +214,30 @@ impl Purpose {
     }
 }
 
-/// The vendor calls of one request: counted together, paid from the shared budget.
+/// The vendor calls of one request: counted together, and charged to the shared budget.
 #[derive(Clone, Debug)]
 pub struct Session {
     vendor: Arc<Vendor>,
     purpose: Purpose,
     meter: Arc<Meter>,
     self_check: bool,
-    /// Those for whom its work is done, if it is shared: they decide in whose name, and for how long.
+    /// The waiters of shared work: they determine the purpose and the deadline.
     waiters: Option<Arc<Waiters>>,
-    /// Those who came to wait for its work: it stays in its name, and goes as fast as they ask.
+    /// The priority of further waiters: it raises that of the calls, which keep their purpose otherwise.
     hurry: Option<Hurry>,
-    /// Where those look who want to know what its work waits for.
+    /// The queue position of its current call, for reports.
     place: Option<Place>,
 }
 
 impl Session {
-    /// Puts a request in the queue; the future waits for its turn, sends it and reads the whole answer. Dropped while it waits, it is
-    /// never sent.
+    /// Queues a request; the future waits until it is sent, and reads the whole answer. If it is dropped before, the request is never sent.
     ///
     /// Cost: one vendor call; two if the vendor throttles the first; none if it is refused.
     ///
     /// # Errors
-    /// What the driver's table makes of the answer; before sending [`Fault::Budget`], [`Fault::QueueFull`],
-    /// [`Fault::Throttled`] and, while the vendor is given a rest, [`Fault::Unavailable`]; [`Fault::Unavailable`] if no
-    /// connection came about; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    /// The driver's classification of the answer; before sending [`Fault::Budget`], [`Fault::QueueFull`], [`Fault::Throttled`] and, while
+    /// the circuit breaker is open, [`Fault::Unavailable`]; [`Fault::Unavailable`] if no connection was made; for a write whose answer was
+    /// lost [`Fault::OutcomeUnknown`].
     ///
     /// [`Fault::Budget`]: crate::driver::Fault::Budget
     /// [`Fault::QueueFull`]: crate::driver::Fault::QueueFull
@@ -253,7 +251,7 @@ impl Session {
     ) -> impl Future<Output = Result<VendorResponse, VendorError>> + Send {
         let mut news = self.news();
         let until = Instant::now() + WAITED_MAX;
-        // Handed in before there is a future: thousands wait, and none with room for what it has handed in.
+        // Submitted outside of the future: thousands wait, and each would reserve memory for its request.
         let submitted = self.submit((operation, until), request);
         async move {
             let mut waiting = submitted?;
@@ -289,13 +287,13 @@ impl Session {
         submitted.inspect_err(|error| trace::end(&refused, &Sent::default(), Some(error)))
     }
 
-    /// What happens to its work from now on.
+    /// Notifications that may change the priority of its queued calls.
     fn news(&self) -> News {
         News::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
     }
 
-    /// A call as the scheduler sees it now, and in whose name. What is shared is of no use after `until` unless a caller says so, and is
-    /// of no namespace: others must not wait behind all calls of the one that came first.
+    /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has one, and no namespace:
+    /// others must not be queued behind all calls of the first one's namespace.
     fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
         let mut purpose = self.payer();
         if self.waiters.is_some() {
@@ -306,7 +304,7 @@ impl Session {
         (translate::call(operation, &purpose, (self.self_check, deadline)), purpose)
     }
 
-    /// In whose name it is done now.
+    /// The current purpose.
     fn payer(&self) -> Purpose {
         let payer = self.waiters.as_ref().and_then(|waiters| waiters.payer());
         let payer = payer.unwrap_or_else(|| self.purpose.clone());
@@ -316,13 +314,13 @@ impl Session {
         }
     }
 
-    /// The same budget and meter, for work that is shared: one caller's deadline is not everybody's.
+    /// The same budget and meter without a deadline, for shared work.
     #[must_use]
     pub(crate) fn patient(&self) -> Self {
         Self { purpose: Purpose { deadline: None, ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// The same budget and meter, for work that is shared by all these.
+    /// The same budget and meter for work that these waiters share.
     #[must_use]
     pub(crate) fn shared(&self, waiters: &Arc<Waiters>) -> Self {
         let place = Some(waiters.place().clone());
@@ -331,18 +329,18 @@ impl Session {
         session
     }
 
-    /// The same, for work that others come to wait for: as urgent as is `asked` now, for work of this class.
+    /// The same, with the priority that other waiters have `asked` for, for work of this class.
     #[must_use]
     pub(crate) fn hurried(self, asked: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
         Self { hurry: Some(Hurry::new(asked, class)), ..self }
     }
 
-    /// The same, for work of which others want to know what it waits for: they look there.
+    /// The same, recording the queue position of its calls at `place`.
     pub(crate) fn standing_at(self, place: &Place) -> Self {
         Self { place: Some(place.clone()), ..self }
     }
 
-    /// When its answer is of no use any more to who waits for it alone; those who share its work have deadlines of their own.
+    /// The deadline of the caller if it waits alone; the waiters of shared work have their own.
     pub(crate) fn own_deadline(&self) -> Option<Instant> {
         self.purpose.deadline.filter(|_| self.waiters.is_none())
     }
@@ -353,7 +351,7 @@ impl Session {
         Self { purpose: Purpose { object: object.into(), ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// Why work of a family that is shared is not done before the caller's deadline: the vendor's pause, if there is one, else our budget.
+    /// The error for shared work that will miss the caller's deadline: due to the vendor's pause, if there is one, else to our budget.
     pub(crate) fn late(&self, family: Family, message: impl Into<String>) -> VendorError {
         match self.vendor.paused_until(family) {
             None => VendorError::new(Fault::Budget, message),
@@ -364,13 +362,13 @@ impl Session {
         }
     }
 
-    /// On whose behalf calls are made.
+    /// The caller and purpose of the calls.
     #[must_use]
     pub fn purpose(&self) -> &Purpose {
         &self.purpose
     }
 
-    /// What the calls so far cost.
+    /// The cost of the calls so far.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter

@@ -1,6 +1,6 @@
-//! Typed errors of the contract, and their way through `google.rpc.Status` and back without loss.
+//! Typed errors of the contract, converted to and from `google.rpc.Status` without loss.
 //!
-//! Does not decide what a caller does next: that is each controller's `requeue` room.
+//! What a caller does after an error is decided by each controller's `error` module.
 
 use std::{collections::HashMap, fmt, str::FromStr as _, time::Duration};
 
@@ -10,31 +10,31 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 pub use crate::v1alpha1::Reason;
 use crate::{DOMAIN, v1alpha1::ItemError};
 
-/// The gRPC header that repeats the retry delay in milliseconds, for clients that look at headers only.
-/// Source: gRPC proposal A6, "client retries".
+/// The gRPC header that repeats the retry delay in milliseconds, for clients that read only headers. Source: gRPC proposal A6, "client
+/// retries".
 pub const PUSHBACK_HEADER: &str = "grpc-retry-pushback-ms";
 
-/// Quota of resources does not come back by itself soon.
+/// Delay after an exhausted resource quota, which rarely recovers soon.
 const QUOTA_RETRY: Duration = Duration::from_mins(5);
-/// Vendors lock accounts whose credentials fail too often.
+/// Delay after rejected credentials: vendors lock accounts with too many failures.
 const AUTH_RETRY: Duration = Duration::from_secs(30);
-/// No caller is told to come back sooner than this, except where the table says "at once".
+/// Minimum delay, except for reasons that the table retries at once.
 const MIN_RETRY: Duration = Duration::from_millis(500);
 
 impl Reason {
-    /// The word of `ErrorInfo.reason`, such as `FIELD_INVALID`.
+    /// The value of `ErrorInfo.reason`, such as `FIELD_INVALID`.
     #[must_use]
     pub fn word(self) -> &'static str {
         self.as_str_name().trim_start_matches("REASON_")
     }
 
-    /// Reads the word of `ErrorInfo.reason`. A word of a newer contract is `Unspecified`.
+    /// Parses `ErrorInfo.reason`. A reason of a newer contract is `Unspecified`.
     #[must_use]
     pub fn from_word(word: &str) -> Self {
         Self::from_str_name(&format!("REASON_{word}")).unwrap_or(Self::Unspecified)
     }
 
-    /// The one gRPC code that goes with this reason.
+    /// The gRPC code of this reason.
     #[must_use]
     pub fn code(self) -> Code {
         match self {
@@ -57,7 +57,7 @@ impl Reason {
         }
     }
 
-    /// Fits a retry delay to the contract: reasons that are never retried have none, the others at least their minimum.
+    /// Adjusts a retry delay to the contract: none for reasons that are never retried, and at least the minimum for others.
     #[must_use]
     pub fn retry(self, asked: Option<Duration>) -> Option<Duration> {
         match self {
@@ -93,35 +93,35 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A field of a request that cannot be accepted.
+/// An invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Path in the request, such as `spec.listeners[0].port`.
     pub field: String,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what is expected.
     pub description: String,
 }
 
-/// An error as the contract knows it: what a server answers and what a client reads.
+/// A typed error: sent by a server and read by a client.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct AdapterError {
-    /// Decides what the caller does.
+    /// The reason, on which the caller decides.
     pub reason: Reason,
-    /// The gRPC code; `reason.code()` unless the peer is newer or is no adapter at all.
+    /// The gRPC code; `reason.code()` unless the peer is newer or not an adapter.
     pub code: Code,
-    /// For people: names the field and the fix.
+    /// Message for humans: names the field and the fix.
     pub message: String,
-    /// When to try again, in whole milliseconds. `None`: not before something changes.
+    /// Delay before the next attempt, in whole milliseconds. `None`: not before something changes.
     pub retry_after: Option<Duration>,
     /// `vendor_code`, `vendor_request_id`, `nearest`, `fields`.
     pub metadata: HashMap<String, String>,
-    /// The fields at fault, if the request is.
+    /// The invalid fields of the request, if any.
     pub violations: Vec<Violation>,
 }
 
 impl AdapterError {
-    /// An error with the code and the retry delay that go with its reason.
+    /// Creates an error with the code and the retry delay of its reason.
     #[must_use]
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
@@ -134,13 +134,13 @@ impl AdapterError {
         }
     }
 
-    /// `FIELD_INVALID` that names one field.
+    /// Creates a `FIELD_INVALID` error for one field.
     #[must_use]
     pub fn field(field: impl Into<String>, description: impl Into<String>) -> Self {
         Self::fields(vec![Violation { field: field.into(), description: description.into() }])
     }
 
-    /// `FIELD_INVALID` that names every field at fault.
+    /// Creates a `FIELD_INVALID` error for several fields.
     #[must_use]
     pub fn fields(violations: Vec<Violation>) -> Self {
         let text: Vec<String> =
@@ -148,7 +148,7 @@ impl AdapterError {
         Self { violations, ..Self::new(Reason::FieldInvalid, text.join("; ")) }
     }
 
-    /// Asks the caller to come back after `delay`, as far as the reason allows.
+    /// Asks the caller to retry after `delay`, within the limits of the reason.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = self.reason.retry(Some(delay));
@@ -162,7 +162,7 @@ impl AdapterError {
         self
     }
 
-    /// The form that one item of a batch carries.
+    /// The form in which an item of a batch carries the error.
     #[must_use]
     pub fn to_item(&self) -> ItemError {
         ItemError {
@@ -202,7 +202,7 @@ impl From<&Status> for AdapterError {
         let details = status.get_error_details();
         let (reason, metadata) = match details.error_info() {
             Some(info) if info.domain == DOMAIN => (Reason::from_word(&info.reason), info.metadata.clone()),
-            // A transport that broke says UNAVAILABLE without details: the same as an adapter that is away.
+            // A broken connection yields UNAVAILABLE without details, as if the adapter were not reachable.
             Some(_) | None if status.code() == Code::Unavailable => {
                 (Reason::VendorUnavailable, HashMap::new())
             }
@@ -236,11 +236,12 @@ impl From<Status> for AdapterError {
 mod tests {
     use super::*;
 
-    /// All reasons of the contract, read from the generated enum.
+    /// All reasons of the contract, from the generated enum.
     fn reasons() -> impl Iterator<Item = Reason> {
         (0..).map_while(|number| Reason::try_from(number).ok())
     }
 
+    // Behaviour: W17
     #[test]
     fn every_reason_survives_the_wire() {
         assert_eq!(reasons().count(), 24);
@@ -255,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_newer_contract_is_unspecified() {
+    fn a_reason_of_a_newer_contract_is_unspecified() {
         assert_eq!(Reason::from_word("SOMETHING_NEW"), Reason::Unspecified);
     }
 
     #[test]
     fn a_bad_field_is_named_on_both_sides() {
-        let sent = AdapterError::field("spec.listeners[0].port", "0 is not a port: use 1 to 65535");
+        let sent = AdapterError::field("spec.listeners[0].port", "invalid port 0: use 1 to 65535");
         let received = AdapterError::from(Status::from(sent.clone()));
         assert_eq!(received.violations, sent.violations);
         assert_eq!(received.code, Code::InvalidArgument);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn exhausted_always_says_when_to_come_back() {
+    fn resource_exhausted_always_has_a_retry_delay() {
         for reason in reasons().filter(|reason| reason.code() == Code::ResourceExhausted) {
             let delay = AdapterError::new(reason, "").retry_after(Duration::from_millis(1)).retry_after;
             assert!(delay >= Some(MIN_RETRY), "{reason}: {delay:?}");
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_retry_delay_stands_in_the_pushback_header_too() {
+    fn the_pushback_header_repeats_the_retry_delay() {
         let status = Status::from(
             AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(7)),
         );
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_transport_is_an_adapter_that_is_away() {
+    fn a_broken_transport_counts_as_unreachable_adapter() {
         assert_eq!(AdapterError::from(Status::unavailable("connect")).reason, Reason::VendorUnavailable);
     }
 }

@@ -21,7 +21,7 @@ pub mod v1alpha1 {
 
 pub use error::{AdapterError, Reason};
 
-/// The domain of `ErrorInfo` and the prefix of our annotations. Stands here and nowhere else.
+/// The domain of `ErrorInfo` and the prefix of this project's annotations, defined only here.
 pub const DOMAIN: &str = "cloudadapter.dev";
 
 /// The contract as a protobuf `FileDescriptorSet`, for gRPC reflection.

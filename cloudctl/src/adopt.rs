@@ -1,4 +1,4 @@
-//! `cloudctl adopt`: what another cloud controller manager left, and what taking over would change. Nothing: the swap is safe.
+//! `cloudctl adopt`: what another cloud controller manager left, and what taking over would change. If nothing, the switch is safe.
 
 mod former;
 mod table;
@@ -21,63 +21,63 @@ use crate::{
     session::{Session, Usage},
 };
 
-/// What taking over would mean.
+/// What taking over would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptReport {
-    /// When this was so.
+    /// When the pages were read.
     pub at: Timestamp,
-    /// Nothing would change at the cloud but marks that say whose things are, nothing in the cluster would be replaced or removed, and
-    /// everything was looked at.
+    /// Set if nothing would change in the cloud except ownership marks, nothing in the cluster would be replaced or removed, and all of it
+    /// was checked.
     pub safe: bool,
-    /// Why it is not known to be safe. A line each, for people.
+    /// Why it is not known to be safe, one line each.
     pub doubts: Vec<String>,
     /// What another cloud controller manager left in the cluster.
     pub former: Former,
-    /// Whose plans these are.
+    /// The replicas that the plans come from.
     pub planners: Vec<Planner>,
     /// What would change.
     pub changes: Vec<Change>,
-    /// What would be written in the cluster where nothing is yet.
+    /// What would be written in the cluster where nothing is set yet.
     pub additions: Vec<Change>,
-    /// How many marks would be set: tags, names and descriptions by which ours are known.
+    /// Number of marks that would be set: tags, names and descriptions that show the ownership of this cluster.
     pub marks: u64,
-    /// What would be done, object by object, marks and writes to the API server included.
+    /// All planned actions by object, including marks and writes to the API server.
     pub objects: Vec<Planned>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
 
-/// Something that would be another thing than before.
+/// A change to an existing state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// Such as `service-controller`.
+    /// The controller, such as `service-controller`.
     pub controller: String,
-    /// Of the object that it is done for.
+    /// The kind of the object that it is made for.
     pub kind: String,
-    /// Which object.
+    /// The key of the object.
     pub key: String,
-    /// In words.
+    /// A description.
     pub what: String,
-    /// The vendor's operation. `None`: it is done in the cluster.
+    /// The vendor's operation. `None`: the change is made in the cluster.
     pub operation: Option<String>,
 }
 
-/// Reads all plans, and looks for what was left.
+/// Reads all plans, and what another cloud controller manager left.
 pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<AdoptReport, Usage> {
     let mut session = Session::open(common, &Component::CONTROLLERS, now).await?;
     let gathered = gather::all(&mut session).await;
     let (former, lacking) = match &session.cluster {
         Some(cluster) => former::look(cluster, now).await,
-        None => (Former::unread("there is no way to the API server"), Vec::new()),
+        None => (Former::unread("not connected to the API server"), Vec::new()),
     };
     session.missing.extend(lacking);
     let missing = session.lacks();
     Ok(report(now, gathered, former, missing))
 }
 
-/// What comes of it.
+/// Builds the report.
 fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missing>) -> AdoptReport {
     let Gathered { planners, objects, gaps } = gathered;
     let steps = objects.iter().flat_map(|it| &it.what.vendor);
@@ -96,10 +96,10 @@ fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missi
     AdoptReport { at: now, safe, doubts, former, planners, changes, additions, marks, objects, missing }
 }
 
-/// Whether a step only says whose a thing is: it sets tags, a name or a description. Known by the words of our drivers
-/// (`adapters/*/src/step.rs`); what an adapter says in other words counts as a change.
+/// Whether a step only marks ownership: it sets tags, a name or a description. Recognised by the texts of this repository's drivers
+/// (`adapters/*/src/step.rs`); a text of another adapter counts as a change.
 fn is_mark(step: &VendorStep) -> bool {
-    let marks = ["tag ", "call ", "describe "].iter().any(|word| step.description.starts_with(word));
+    let marks = ["tag ", "rename ", "describe "].iter().any(|word| step.description.starts_with(word));
     marks && step.operation.starts_with("Update")
 }
 
@@ -121,10 +121,16 @@ fn doubts(planners: &[Planner], objects: &[Planned], changes: &[Change], missing
     for it in planners {
         let who = format!("{} {}", it.controller, it.process);
         if !it.dry_run {
-            all.push(format!("{who}: works already, so that its plan is what is left to do: install it with --set dryRun=true, before it works"));
+            all.push(format!(
+                "{who}: already runs, so its plan shows only what is left to do; \
+                 `adopt` is for a dry run before that: install it with --set dryRun=true"
+            ));
         }
         if !it.is_complete() {
-            all.push(format!("{who}: has looked at {} of {} objects so far: ask again", it.looked_at, it.of));
+            all.push(format!(
+                "{who}: has reconciled {} of {} objects so far: try again later",
+                it.looked_at, it.of
+            ));
         }
     }
     if !changes.is_empty() {

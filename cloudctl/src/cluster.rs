@@ -1,4 +1,4 @@
-//! The API server: what lies in the cluster, and the way to the ports of pods.
+//! The API server: objects in the cluster, and port-forwards to pods.
 
 use std::{error::Error, iter::successors, path::Path, sync::OnceLock, time::Duration};
 
@@ -18,35 +18,35 @@ use crate::{
     missing::Missing,
 };
 
-/// For one question to the API server.
+/// Time limit for a request to the API server.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// For a connection to it.
+/// Time limit for a connection to the API server.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 /// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
 const OURS: &str = "app.kubernetes.io/name=cloud-controllers";
 
-/// What is asked for to find the pages.
+/// The resource that is needed to find the pages.
 const PODS: &str = "pods";
 
-/// What stands for the API server where it is missing.
+/// The name of the API server in the list of what is missing.
 pub(crate) const API_SERVER: &str = "API server";
 
-/// Why there is no way to the API server.
+/// Why the API server cannot be reached.
 #[derive(Debug)]
 pub(crate) enum Unconnected {
-    /// A flag names what is not there.
+    /// A flag has an invalid value.
     Usage(String),
-    /// Nothing says where it is.
+    /// The address is not configured.
     Missing(String),
 }
 
-/// A way to the API server.
+/// A connection to the API server.
 pub(crate) struct Cluster {
     client: Client,
     /// The namespace that the kubeconfig names.
     pub(crate) home: String,
     url: String,
-    /// Why it did not answer once: nobody waits for it again.
+    /// Why the API server did not answer an earlier request; later requests then fail at once.
     away: OnceLock<Missing>,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// As the kubeconfig says. Nobody is asked yet.
+    /// A connection as the kubeconfig defines it. Sends no request yet.
     pub(crate) async fn connect(
         kubeconfig: Option<&Path>,
         context: Option<&str>,
@@ -67,12 +67,12 @@ impl Cluster {
         let (home, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
         let client = Client::try_from(config);
         let client = client.map_err(|error| {
-            Unconnected::Missing(format!("cannot be asked with this kubeconfig: {}", chain(&error)))
+            Unconnected::Missing(format!("cannot create a client from this kubeconfig: {}", chain(&error)))
         })?;
         Ok(Self { client, home, url, away: OnceLock::new() })
     }
 
-    /// A way to objects of one namespace.
+    /// The API of objects in one namespace.
     pub(crate) fn namespaced<K>(&self, namespace: &str) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
@@ -80,12 +80,12 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// A way to objects of all namespaces, or of none.
+    /// The API of objects in all namespaces, or of cluster-scoped objects.
     pub(crate) fn all<K: kube::Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client.clone())
     }
 
-    /// One whose API server answers everything alike.
+    /// A connection to a fake API server that gives every request the same answer.
     #[cfg(test)]
     pub(crate) fn answering(status: u16, body: &serde_json::Value) -> Self {
         let body = body.to_string();
@@ -98,7 +98,7 @@ impl Cluster {
         Self { client, home, url: "https://a".to_owned(), away: OnceLock::new() }
     }
 
-    /// The pods of the release, of one namespace or of all.
+    /// The pods of the release, in one namespace or in all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
         let pods = self.ask(PODS, async { api.list(&ListParams::default().labels(OURS)).await }).await?;
@@ -115,13 +115,13 @@ impl Cluster {
         Ok(self.ask("deployments", async { api.list_metadata(&ours).await }).await?.items)
     }
 
-    /// All Leases of a namespace.
+    /// All Leases in a namespace.
     pub(crate) async fn leases(&self, namespace: &str) -> Result<Vec<Lease>, Missing> {
         let api: Api<Lease> = self.namespaced(namespace);
         Ok(self.ask("leases", async { api.list(&ListParams::default()).await }).await?.items)
     }
 
-    /// Asks the API server for `what`, in time, and not again once it did not answer.
+    /// Requests `what` from the API server within the time limit, but not after an earlier request had no answer.
     pub(crate) async fn ask<T>(
         &self,
         what: &str,
@@ -136,13 +136,10 @@ impl Cluster {
         };
         match timeout(ANSWERED_WITHIN, question).await {
             Ok(Ok(answer)) => Ok(answer),
-            Err(_late) => Err(away(format!("nothing came within {}s", ANSWERED_WITHIN.as_secs()))),
+            Err(_late) => Err(away(format!("timed out after {}s", ANSWERED_WITHIN.as_secs()))),
             Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(Missing::new(
                 API_SERVER,
-                format!(
-                    "{} does not know these credentials: log in anew, or use another --context",
-                    self.url
-                ),
+                format!("{} rejects these credentials: log in again, or use another --context", self.url),
             )),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 Err(Missing::new(what, format!("{}: {}", status.message, rights(what))))
@@ -155,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// A page of a pod, by port-forward.
+    /// Reads a page of a pod, by port-forward.
     pub(crate) async fn page(
         &self,
         (namespace, pod): (&str, &str),
@@ -166,23 +163,23 @@ impl Cluster {
         let mut forward = pods.portforward(pod, &[port]).await.map_err(|error| refused(&error, namespace))?;
         let told = forward.take_error(port);
         let Some(stream) = forward.take_stream(port) else {
-            return Err("port-forward gave no stream".to_owned());
+            return Err("the port-forward has no stream".to_owned());
         };
         let answer = http::get(stream, pod, path).await;
-        // The kubelet says more than a connection that broke.
+        // The kubelet's error says more than the broken connection.
         let told = told.and_then(|told| told.now_or_never()).flatten();
         forward.abort();
         answer.map_err(|error| told.unwrap_or_else(|| error.to_string()))
     }
 }
 
-/// What helps who may not see something. Only the pods are needed for nothing but the way to the pages.
+/// What to do if a right is missing. The right to list pods is not needed with `--url`.
 fn rights(what: &str) -> String {
     let instead = if what == PODS { ", or use --url COMPONENT=URL" } else { "" };
     format!("bind the roles of docs/cloudctl.md{instead}")
 }
 
-/// Why there is no port-forward. The API server's words may be lost in an upgrade that it refuses.
+/// Why the port-forward failed. If the API server refuses the upgrade, its message may be lost.
 fn refused(error: &kube::Error, namespace: &str) -> String {
     let (code, words) = if let kube::Error::Api(status) = error {
         (status.code, status.message.clone())
@@ -195,12 +192,12 @@ fn refused(error: &kube::Error, namespace: &str) -> String {
         401 | 403 => format!(
             "port-forward is forbidden: needs get and create on pods/portforward in {namespace}, or --url COMPONENT=URL"
         ),
-        404 => "port-forward: the pod is gone".to_owned(),
+        404 => "port-forward failed: the pod is gone".to_owned(),
         _ => format!("port-forward failed: {words}"),
     }
 }
 
-/// An error with all its causes, each said once, in one line, and without secrets.
+/// An error with all its causes, without repetitions, in one line, and without secrets.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = causes(error).find_map(without_secrets) {
         return words;
@@ -212,7 +209,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     in_time(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is behind it all: the layers above only say that they pass it on.
+/// The root cause: the outer errors only wrap it.
 fn root(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = causes(error).find_map(without_secrets) {
         return words;
@@ -225,7 +222,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     successors(Some(error), |error| (*error).source())
 }
 
-/// What a connection says that nobody answered, in words for people.
+/// Replaces the text of an expired deadline by one that names the time limit.
 fn in_time(text: &str) -> String {
     text.replace("deadline has elapsed", &format!("no answer within {}s", CONNECTED_WITHIN.as_secs()))
 }
@@ -237,7 +234,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_may_not_is_told_what_helps() {
+    async fn a_forbidden_request_names_the_roles_to_bind() {
         let no = json!({ "kind": "Status", "code": 403, "message": "it is forbidden" });
         let cluster = Cluster::answering(403, &no);
         let why = |missing: Missing| missing.why;
@@ -248,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_in_time_is_told_with_the_time() {
+    fn a_timeout_is_reported_with_its_duration() {
         let late = std::io::Error::new(std::io::ErrorKind::TimedOut, "deadline has elapsed");
         assert_eq!(root(&late), "no answer within 5s");
         assert_eq!(chain(&late), "no answer within 5s");

@@ -1,4 +1,4 @@
-//! `cloudctl clusters`: whose objects the adapter sees at the cloud, as their owner tags say.
+//! `cloudctl clusters`: the clusters whose objects the adapter sees in the cloud, according to their owner tags.
 
 use ::pages::report::{AdapterStatus, ClusterObjects};
 use jiff::Timestamp;
@@ -11,13 +11,13 @@ use crate::{
     session::{Page, Session, Usage},
 };
 
-/// Whose objects are at the cloud.
+/// The owners of the objects in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClustersReport {
-    /// When this was so.
+    /// When the page was read.
     pub at: Timestamp,
-    /// The adapter's own first.
+    /// Clusters, the adapter's own first.
     pub clusters: Vec<ClusterObjects>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -28,13 +28,13 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<ClustersRepo
     let mut session = Session::open(common, &[Component::CloudAdapter], now).await?;
     let pages = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     if !pages.is_empty() && !pages.iter().any(|it| it.content.leader) {
-        let why = "no replica that was read leads, and a standby has no listings of its own";
+        let why = "no replica that was read leads, and a standby has no listings";
         session.missing.push(Missing::new(Component::CloudAdapter.name(), why));
     }
     Ok(ClustersReport { missing: session.lacks(), ..report(now, pages) })
 }
 
-/// What the leader says.
+/// The report from the leader's page.
 fn report(now: Timestamp, pages: Vec<Page<AdapterStatus>>) -> ClustersReport {
     let leader = pages.into_iter().map(|it| it.content).find(|it| it.leader);
     let mut clusters = leader.map(|it| it.clusters).unwrap_or_default();
@@ -50,12 +50,12 @@ impl Report for ClustersReport {
             }
             return;
         }
-        let mut table = Table::new(&["CLUSTER ID", "WHOSE", "LOAD BALANCERS", "ROUTES"]);
+        let mut table = Table::new(&["CLUSTER ID", "OWNER", "LOAD BALANCERS", "ROUTES"]);
         for it in &self.clusters {
             let whose = match (it.own, it.cluster_id.is_empty()) {
-                (true, _) => Cell::new(Tone::Good, "this one's"),
+                (true, _) => Cell::new(Tone::Good, "this cluster"),
                 (false, true) => Cell::new(Tone::Dim, "without tags"),
-                (false, false) => "another's".into(),
+                (false, false) => "another".into(),
             };
             let id = if it.cluster_id.is_empty() { crate::words::NOTHING } else { &it.cluster_id };
             table.row([id.into(), whose, it.load_balancers.into(), it.routes.into()]);
@@ -96,15 +96,15 @@ mod tests {
     #[test]
     fn the_own_cluster_comes_first() {
         assert_snapshot!(written(&of(true), Format::Table, false).expect("written"), @r"
-        CLUSTER ID  WHOSE         LOAD BALANCERS  ROUTES
-        zzz         this one's    3               7
+        CLUSTER ID  OWNER         LOAD BALANCERS  ROUTES
+        zzz         this cluster  3               7
         -           without tags  3               7
-        other       another's     3               7
+        other       another       3               7
         ");
     }
 
     #[test]
-    fn a_standby_is_not_believed() {
+    fn listings_of_a_standby_are_ignored() {
         assert_eq!(of(false).clusters, []);
     }
 }

@@ -1,22 +1,22 @@
-//! What may stand next on the command line, as kubectl asks plugins for it.
+//! Completion of the command line, in the form in which kubectl asks plugins for it.
 //!
-//! kubectl runs `kubectl_complete-cloud` with the words so far, the last of them unfinished, and reads a candidate a line with its help
-//! behind a tab, then a colon and a number. Source: kubectl's `plugin_completion.go`, and the directives of github.com/spf13/cobra.
-//! Names of objects are not looked up.
+//! kubectl runs `kubectl_complete-cloud` with the words so far, the last of them incomplete. It expects one candidate per line with its
+//! help behind a tab, then a colon and a directive's number. Source: kubectl's `plugin_completion.go`, and the directives of
+//! github.com/spf13/cobra. Names of objects are not looked up.
 
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
-/// The word that asks for this. It is no command, so that it stands in no help.
+/// The hidden command for completion. It is not a clap command, so that it is not in the help.
 pub(crate) const ASKED: &str = "__complete";
 
-/// Files may stand there.
+/// Directive: file names are allowed.
 const FILES: u8 = 0;
-/// Nothing else may stand there.
+/// Directive: nothing else is allowed.
 const NO_FILES: u8 = 4;
 
-/// The answer to kubectl. `words`: those after the program's name.
+/// The answer to kubectl. `words`: the words after the program's name.
 pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
     command.build();
     let (last, before) = words.split_last().map_or(("", words), |(last, before)| (*last, before));
@@ -24,19 +24,19 @@ pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
     let (candidates, directive) = place.candidates(last);
     let mut text = String::new();
     for (name, help) in candidates.into_iter().filter(|(name, _)| name.starts_with(last)) {
-        // Writing into a String cannot fail.
+        // Writing to a String cannot fail.
         writeln!(text, "{name}\t{help}").ok();
     }
     writeln!(text, ":{directive}").ok();
     text
 }
 
-/// Where the next word stands.
+/// The position of the next word.
 struct Place<'a> {
     command: &'a Command,
-    /// The flag whose value it is.
+    /// The flag that expects a value.
     flag: Option<&'a Arg>,
-    /// How many arguments of the command there are already.
+    /// The number of the command's arguments so far.
     arguments: usize,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Place<'a> {
         place
     }
 
-    /// All that fits, with help, and whether files do.
+    /// All matching candidates with their help, and whether file names are allowed.
     fn candidates(&self, last: &str) -> (Vec<(String, String)>, u8) {
         if let Some(flag) = self.flag {
             let values = values(flag);
@@ -78,7 +78,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The flag whose value is the next word.
+/// The flag that expects the next word as its value.
 fn flag<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let named = |arg: &&Arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
@@ -143,6 +143,6 @@ mod tests {
             assert_eq!(next(words), told, "{words:?}");
         }
         assert!(next(&[""]).len() > 8 && next(&[]) == next(&[""]));
-        assert!(complete(Options::command(), &["ado"]).starts_with("adopt\tWhat another"));
+        assert!(complete(Options::command(), &["ado"]).starts_with("adopt\tShow what another"));
     }
 }

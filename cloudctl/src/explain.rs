@@ -1,4 +1,4 @@
-//! `cloudctl explain`: what is wanted for one object, what the cloud has, and what it waits for.
+//! `cloudctl explain`: the desired state of one object, its state in the cloud, and what it waits for.
 
 mod table;
 #[cfg(test)]
@@ -17,11 +17,11 @@ use crate::{
     status::Told,
 };
 
-/// Events that are shown.
+/// Maximum number of Events shown.
 const EVENTS: usize = 5;
-/// What a call waits for in its first words; numbers that change all the time follow a colon.
+/// The beginning of the text about a wait for the budget; changing numbers follow after a colon.
 const BUDGET: &str = "waits for the budget of ";
-/// Reasons that the adapter's budget or the vendor's rate is behind.
+/// Reasons that are caused by the adapter's budget or the vendor's rate.
 const OF_BUDGET: [&str; 3] = ["BUDGET_EXHAUSTED", "VENDOR_THROTTLED", "VENDOR_UNAVAILABLE"];
 
 /// Flags of `cloudctl explain`.
@@ -31,56 +31,57 @@ pub(crate) struct ExplainArgs {
     pub(crate) what: What,
 }
 
-/// What is explained.
+/// The object to explain.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum What {
     /// A node: its initialisation and its routes
     Node {
-        /// Its name
+        /// Name of the node
         #[arg(value_parser = objects::name)]
         name: String,
     },
     /// A Service: its load balancer
     Service {
-        /// Its name, with its namespace if that is not the kubeconfig's. Needed beside -n, which is where the chart is installed
+        /// Name of the Service, with its namespace if that is not the kubeconfig's: [NAMESPACE/]NAME. With -n, which names the namespace of
+        /// the chart, the namespace is required
         #[arg(value_name = "[NAMESPACE/]NAME", value_parser = objects::key)]
         name: objects::Key,
     },
 }
 
-/// What is known of an object.
+/// Everything known about an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainReport {
     /// `Node` or `Service`.
     pub kind: String,
-    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    /// `NAMESPACE/NAME` for a Service, the name for a Node.
     pub key: String,
-    /// When this was so.
+    /// When the pages were read.
     pub at: Timestamp,
-    /// What the controllers say, each the replica that holds its shard, if one was read that does.
+    /// The answer of each controller, from the replica that holds the object's shard if possible.
     pub explanations: Vec<Told<Explanation>>,
-    /// The load balancer's way so far, if it is converging.
+    /// The progress of the load balancer, if it is converging.
     pub task: Option<Task>,
-    /// What the budget has to do with it.
+    /// The part of the budget that the object waits for.
     pub budget: Option<OfBudget>,
-    /// The last Events of the controllers about it, the oldest first.
+    /// The latest Events of the controllers about it, oldest first.
     pub events: Vec<Event>,
-    /// Why no controller knows it, and what was perhaps meant.
+    /// Why no controller knows it, with similar names.
     pub unknown: Option<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
 
-/// What of the adapter's budget stands between an object and the cloud.
+/// The part of the adapter's budget that delays an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfBudget {
-    /// Calls of its controller that wait.
+    /// Queued calls of its controller.
     pub queues: Vec<Queue>,
-    /// The buckets that they wait for, and those that are slowed or paused. Without their history.
+    /// The buckets that they wait for, and those that are throttled or paused. Without history.
     pub budgets: Vec<Budget>,
-    /// Those that let nothing or little pass.
+    /// Breakers that are not closed.
     pub breakers: Vec<Breaker>,
 }
 
@@ -123,19 +124,19 @@ pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result
 }
 
 impl ExplainReport {
-    /// Whether a controller knows it.
+    /// Whether a controller knows the object.
     fn is_known(&self) -> bool {
         self.explanations.iter().any(|it| it.page.known)
     }
 }
 
-/// What comes of the pages.
+/// Builds the report from the pages.
 fn report(
     object: &objects::Object,
     now: Timestamp,
     (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
 ) -> ExplainReport {
-    let unknown = pages.is_empty().then(|| "no controller could be read that would know".to_owned());
+    let unknown = pages.is_empty().then(|| "no controller that may know it could be read".to_owned());
     let mut explanations = by_who_knows(pages);
     let key = object.key();
     let leader = adapters.into_iter().map(|it| it.content).find(|it| it.leader);
@@ -149,7 +150,7 @@ fn report(
     ExplainReport { kind, key, at: now, explanations, task, budget, unknown, ..ExplainReport::default() }
 }
 
-/// The adapter knows how long the queue is now, a controller how long it was when it last asked.
+/// The adapter knows the current length of the queue, a controller only the length at its last request.
 fn newer_words(page: &mut Explanation, task: &Task) {
     let waits = page.waits_for.as_deref().is_some_and(|it| it.starts_with(BUDGET));
     if waits && task.waits_for.starts_with(BUDGET) {
@@ -157,7 +158,7 @@ fn newer_words(page: &mut Explanation, task: &Task) {
     }
 }
 
-/// Of each controller the replica that holds the shard; else one that at least knows the object; else none.
+/// For each controller the answer of the replica that holds the shard, otherwise of one that knows the object.
 fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
     let mut best: Vec<Page<Explanation>> = Vec::new();
     for page in pages.into_iter().filter(|page| page.content.known) {
@@ -170,7 +171,7 @@ fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
     best.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
 }
 
-/// The lines of the adapter that say more of why it waits.
+/// The adapter's lines about the cause of the wait.
 fn of_budget(
     explanations: &[Told<Explanation>],
     task: Option<&Task>,

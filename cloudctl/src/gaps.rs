@@ -1,25 +1,25 @@
-//! What the pages that were read leave open: a page that shows nothing proves nothing where nobody answers for it.
+//! Finds shards that no page covers: an empty page proves nothing if no replica that was read holds the shard.
 
 use ::pages::report::ControllerStatus;
 
 use crate::{options::Component, session::Page};
 
-/// Why what these pages show may not be all of this controller. A line each, for people.
+/// Why these pages may not show all objects of this controller, one line each.
 pub(crate) fn gaps(component: Component, pages: &[Page<ControllerStatus>]) -> Vec<String> {
     let name = component.name();
     let its = || pages.iter().filter(|it| it.process.component == component);
     let shards = its().map(|it| it.content.shards).max().unwrap_or_default();
     if shards == 0 {
-        return vec![format!("nobody that was read holds a shard of {name}")];
+        return vec![format!("no replica that was read holds a shard of {name}")];
     }
     let unheld = (0..shards).filter(|shard| !its().any(|it| it.content.held.contains(shard)));
-    let unheld = unheld.map(|shard| format!("nobody that was read holds shard {shard} of {name}"));
+    let unheld = unheld.map(|shard| format!("no replica that was read holds shard {shard} of {name}"));
     let at_work = its().filter(|it| !it.content.held.is_empty());
     let unlisted = at_work.filter_map(|it| {
         let why = match it.content.listed {
             Some(true) => return None,
             Some(false) => "has not listed everything yet",
-            None => "is older than this cloudctl, and does not say whether it has listed everything",
+            None => "is older than this cloudctl, and does not report whether it has listed everything",
         };
         Some(format!("{name} {}: {why}", it.process.name))
     });
@@ -37,17 +37,17 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_nothing_proves_nothing() {
+    fn a_page_without_shards_proves_nothing() {
         let of = |pages: &[Page<ControllerStatus>]| gaps(Component::ServiceController, pages);
-        let (known, unheld) = (Some(true), "nobody that was read holds shard");
+        let (known, unheld) = (Some(true), "no replica that was read holds shard");
         assert_eq!(of(&[page(&[0], 2, known), page(&[1], 2, known), page(&[], 2, Some(false))]), [""; 0]);
         assert_eq!(of(&[page(&[], 1, known)]), [format!("{unheld} 0 of service-controller")]);
         assert_eq!(of(&[page(&[0], 2, known)]), [format!("{unheld} 1 of service-controller")]);
-        assert_eq!(of(&[]), ["nobody that was read holds a shard of service-controller"]);
+        assert_eq!(of(&[]), ["no replica that was read holds a shard of service-controller"]);
         let unlisted = of(&[page(&[0], 1, Some(false))]);
         assert_eq!(unlisted, ["service-controller sc: has not listed everything yet"]);
         assert!(of(&[page(&[0], 1, None)]).concat().contains("is older than this cloudctl"));
         let other = gaps(Component::NodeController, &[page(&[0], 1, known)]);
-        assert_eq!(other, ["nobody that was read holds a shard of node-controller"]);
+        assert_eq!(other, ["no replica that was read holds a shard of node-controller"]);
     }
 }

@@ -1,4 +1,4 @@
-//! One page over one connection: plain HTTP/1.1, bounded in time and size.
+//! Reads one page over one connection: plain HTTP/1.1, with limits on time and size.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use tokio::{
     net::TcpStream,
 };
 
-/// For a connection to a URL.
+/// Time limit for a connection to a URL.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
-/// Bytes of a page: a hundred times as large as any should be.
+/// Maximum number of bytes of a page: a hundred times as many as any page should have.
 const PAGE: usize = 32 * 1024 * 1024;
 
-/// Whatever was answered.
+/// An answer with any status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
 
-/// Why there is no page.
+/// Why a page could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
-    /// Nobody is there, or not in time.
+    /// No process listens there, or the connection timed out.
     #[error("cannot connect to {0}: {1}")]
     Connect(String, String),
-    /// The connection broke, or something else than HTTP was spoken.
+    /// The connection broke, or the peer does not speak HTTP.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// It cannot be asked for.
-    #[error("cannot be asked for: {0}")]
+    /// The request is invalid.
+    #[error("invalid request: {0}")]
     Request(#[from] http::Error),
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn get_from(authority: &str, path: &str) -> Result<Answer, Http
     get(stream, authority, path).await
 }
 
-/// Gets a page over a stream that leads to the process.
+/// Gets a page over a stream that is connected to the process.
 pub(crate) async fn get(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,
@@ -70,12 +70,12 @@ pub(crate) async fn get(
     };
     match select(std::pin::pin!(exchange), std::pin::pin!(connection)).await {
         Either::Left((answer, _connection)) => answer,
-        // What has come before it ended is still to be read.
+        // The part that arrived before the end still has to be read.
         Either::Right((_ended, exchange)) => exchange.await,
     }
 }
 
-/// Without the number of the system's error, which helps nobody.
+/// The error without the system's error number, which does not help users.
 pub(crate) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a server that answers just this and closes.
+    /// The answer of a server that sends just this and closes the connection.
     async fn of(answer: &str) -> Result<Answer, HttpError> {
         let (ours, mut theirs) = duplex(64 * 1024);
         let server = async move {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_http_is_an_error() {
+    async fn a_non_http_answer_is_an_error() {
         for answer in ["", "SSH-2.0\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"] {
             let error = of(answer).await.expect_err(answer).to_string();
             assert!(error.starts_with("the connection broke: "), "{error}");
@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_where_nobody_listens_is_named() {
+    async fn a_refused_connection_names_the_port() {
         let place = {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             listener.local_addr().expect("an address").to_string()
         };
-        let error = get_from(&place, "/status").await.expect_err("nobody is there").to_string();
+        let error = get_from(&place, "/status").await.expect_err("no process listens there").to_string();
         assert_eq!(error, format!("cannot connect to {place}: connection refused"));
     }
 }

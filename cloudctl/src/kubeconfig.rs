@@ -1,4 +1,4 @@
-//! Kubeconfigs, found and merged as kubectl does. Of a broken one the place is told, and not its text: it has secrets.
+//! Finds and merges kubeconfigs as kubectl does. An error shows the line of a broken file, but not its text, which contains secrets.
 
 use std::{
     env,
@@ -15,10 +15,10 @@ use crate::{
     http::plain,
 };
 
-/// What helps where there is none.
+/// What to do if the kubeconfig is missing.
 const NAME_ONE: &str = "by --kubeconfig or KUBECONFIG";
 
-/// Of flags and environment, as kubectl does; inside of a pod also of its ServiceAccount.
+/// The configuration from flags and environment, as in kubectl; in a pod also from its ServiceAccount.
 pub(crate) async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {
     let read = match kubeconfig {
         Some(file) => read(file).map_err(|why| Unconnected::Usage(format!("--kubeconfig {why}")))?,
@@ -33,7 +33,7 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> 
     config.map_err(|error| Unconnected::Missing(fault(&error)))
 }
 
-/// Whether there is a context to go by.
+/// Checks that there is a context to use.
 fn check(read: &Kubeconfig, context: Option<&str>) -> Result<(), Unconnected> {
     let known: Vec<&str> = read.contexts.iter().map(|it| it.name.as_str()).collect();
     let list = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -46,18 +46,18 @@ fn check(read: &Kubeconfig, context: Option<&str>) -> Result<(), Unconnected> {
             "the kubeconfig has no contexts, so it names no API server: name another {NAME_ONE}"
         ))),
         (None, None) => Err(Unconnected::Missing(format!(
-            "the kubeconfig has no current context: choose one by --context; it has: {list}"
+            "the kubeconfig has no current context: choose one with --context; it has: {list}"
         ))),
         _ => Ok(()),
     }
 }
 
-/// The files of `KUBECONFIG` in one, or the file at home. Those that are not there are left out, as kubectl does, unless none is.
+/// The merged files of `KUBECONFIG`, or the file in the home directory. Missing files are left out, as in kubectl, unless all are missing.
 fn of_environment() -> Result<Kubeconfig, String> {
     let list = env::var_os("KUBECONFIG").unwrap_or_default();
     let mut files: Vec<PathBuf> = env::split_paths(&list).filter(|it| !it.as_os_str().is_empty()).collect();
     if files.is_empty() {
-        files.push(env::home_dir().ok_or("there is no home directory")?.join(".kube/config"));
+        files.push(env::home_dir().ok_or("the home directory is not known")?.join(".kube/config"));
     }
     if files.iter().any(|file| file.exists()) {
         files.retain(|file| file.exists());
@@ -80,12 +80,12 @@ fn read(file: &Path) -> Result<Kubeconfig, String> {
     Kubeconfig::read_from(file).map_err(|error| format!("{}: {}", file.display(), fault(&error)))
 }
 
-/// What is wrong. The parser's own words show the lines around, and values.
+/// The error, without the parser's own text, which quotes surrounding lines and values.
 fn fault(error: &KubeconfigError) -> String {
     if let KubeconfigError::Parse(error) = error {
         let place = error.location();
-        let place = place.map(|at| format!(": look at line {}, column {}", at.line(), at.column()));
-        return format!("is no kubeconfig{}", place.unwrap_or_default());
+        let place = place.map(|at| format!(": see line {}, column {}", at.line(), at.column()));
+        return format!("is not a valid kubeconfig{}", place.unwrap_or_default());
     }
     if let KubeconfigError::ReadConfig(source, _path) = error {
         return format!("cannot be read: {}", plain(source));

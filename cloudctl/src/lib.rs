@@ -1,13 +1,13 @@
-//! `cloudctl`: what the controllers and the adapter do, for people and programs. Called `kubectl-cloud`, it is `kubectl cloud`.
+//! `cloudctl`: shows what the controllers and the adapter do, to users and programs. Under the name `kubectl-cloud` it is `kubectl cloud`.
 //!
-//! It reads what the processes show on their pages, over the API server's port-forward or at URLs, and what lies in the cluster. It has no
-//! access to the cloud. What cannot be read is named at the end, and the rest is shown.
+//! It reads the pages of the processes, over the API server's port-forward or at URLs, and objects in the cluster. It has no access to the
+//! cloud. What cannot be read is listed at the end, and the rest is shown.
 //!
 //! - `options`: the flags.
 //! - `session`: the processes that are read, and how they are reached: `cluster`, `kubeconfig`, `http`.
-//! - A module a command: what it asks for, a pure function that makes its report of that, and how people see it.
+//! - One module per command: what it reads, a pure function that builds its report, and the human-readable form.
 //! - `output`: reports as tables, JSON or YAML.
-//! - `complete`: what kubectl asks while somebody types.
+//! - `complete`: completion for kubectl.
 
 mod adopt;
 mod cluster;

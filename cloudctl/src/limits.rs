@@ -16,18 +16,18 @@ pub(crate) struct LimitsArgs {
     pub(crate) what: What,
 }
 
-/// What is asked about limits.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum What {
-    /// Try an adapter's file out on a cluster of some size: the adapter's own scheduler decides, in virtual time. How long a start
-    /// and a new node take, what users wait for meanwhile, which limit binds, and what to write where
+    /// Simulate an adapter's file on a cluster of a given size, with the adapter's own scheduler in virtual time. Shows how long a start
+    /// and a new node take, how long users wait, which limit binds, and what to write where
     Simulate(limits_simulation::Args),
 }
 
-/// Answers.
+/// Runs the simulation.
 ///
 /// # Errors
-/// If the file cannot be read or is not as the adapter takes it.
+/// The file cannot be read, or the adapter would refuse it.
 pub(crate) fn answer(what: &What) -> Result<limits_simulation::Report, Usage> {
     match what {
         What::Simulate(args) => {
@@ -48,7 +48,7 @@ impl Report for limits_simulation::Report {
         &[]
     }
 
-    /// Advice is no fault: what a vendor allows may well be slow.
+    /// Advice does not count as a failure, since the vendor may not allow more.
     fn is_well(&self) -> bool {
         true
     }
@@ -61,14 +61,14 @@ mod tests {
     use crate::output::{Format, written};
 
     #[test]
-    fn a_simulation_is_shown_to_people_and_programs() {
+    fn a_simulation_is_printed_as_text_and_json() {
         let question = Question::new((3, 1, None), "{}", Cloud::Sim).expect("valid");
         let report = simulate(&question);
-        let shown = written(&report, Format::Table, true).expect("is text");
+        let shown = written(&report, Format::Table, true).expect("UTF-8");
         assert!(shown.contains("\u{1b}[1m3 nodes, 1 Service, 3 routes\u{1b}[0m\n"), "{shown}");
         assert!(shown.contains("\n  converged after "), "{shown}");
         for format in [Format::Json, Format::Yaml] {
-            let told = written(&report, format, false).expect("is told");
+            let told = written(&report, format, false).expect("the error is printed");
             assert!(told.contains("convergedSeconds") && told.contains("callsPerHour"), "{told}");
         }
     }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Missing {
-    /// What: a process, or objects of the cluster.
+    /// The source: a process, or objects of the cluster.
     pub source: String,
-    /// Why, and what helps.
+    /// The cause, and what to do.
     pub why: String,
 }
 

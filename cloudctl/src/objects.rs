@@ -1,4 +1,4 @@
-//! Nodes and Services: their names, their Events, and what was perhaps meant by a name that nobody knows.
+//! Nodes and Services: their names, their Events, and names similar to an unknown one.
 
 use std::fmt;
 
@@ -12,22 +12,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cluster::Cluster, missing::Missing};
 
-/// As whom the controllers report Events: by the names that those of Kubernetes had.
+/// The names under which the controllers report Events, kept from Kubernetes' own controllers.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
-/// How like a name has to be to be named.
+/// Minimum similarity of a suggested name.
 const LIKE: f64 = 0.85;
-/// Names that are named.
+/// Maximum number of suggested names.
 const NAMED: usize = 3;
 
-/// The name of a Service, perhaps with its namespace.
+/// The name of a Service, optionally with its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     namespace: Option<String>,
     name: String,
 }
 
-/// An object that is asked about.
+/// An object that the user asks about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     Node(String),
@@ -38,30 +38,30 @@ pub(crate) enum Object {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Told {
-    /// When it was told last.
+    /// Time of its last occurrence.
     pub at: Option<Timestamp>,
     /// `Normal` or `Warning`.
     pub r#type: String,
     /// A word, such as `SyncLoadBalancerFailed`.
     pub reason: String,
-    /// Who tells.
+    /// The reporting component.
     pub from: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: i32,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
-/// Reads the name of an object.
+/// Parses the name of an object.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if (1..=253).contains(&text.len()) && text.bytes().all(fine) {
         return Ok(text.to_owned());
     }
-    Err("a name has lower case letters, digits, dashes and dots".to_owned())
+    Err("a name consists of lower case letters, digits, dashes and dots".to_owned())
 }
 
-/// Reads `[NAMESPACE/]NAME`.
+/// Parses `[NAMESPACE/]NAME`.
 pub(crate) fn key(text: &str) -> Result<Key, String> {
     match text.split_once('/') {
         Some((namespace, rest)) => Ok(Key { namespace: Some(name(namespace)?), name: name(rest)? }),
@@ -70,7 +70,7 @@ pub(crate) fn key(text: &str) -> Result<Key, String> {
 }
 
 impl Key {
-    /// Refuses a name without a namespace beside `-n`, which to kubectl is the object's.
+    /// Refuses a name without a namespace together with `-n`, which kubectl users would expect to be the object's namespace.
     pub(crate) fn settled(&self) -> Result<(), String> {
         let Self { namespace, name } = self;
         if namespace.is_some() {
@@ -87,13 +87,13 @@ impl Object {
         Self::Node(name.to_owned())
     }
 
-    /// The Service of this name, at home in a namespace unless it says another.
+    /// The Service with this name, in namespace `home` unless the key names another.
     pub(crate) fn service(key: &Key, home: &str) -> Self {
         let namespace = key.namespace.clone().unwrap_or_else(|| home.to_owned());
         Self::Service { namespace, name: key.name.clone() }
     }
 
-    /// As the pages write it.
+    /// The key as pages write it.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Node(name) => name.clone(),
@@ -114,7 +114,7 @@ impl Object {
         }
     }
 
-    /// Where its Events are: those of what has no namespace are in `default`.
+    /// The namespace of its Events; Events about cluster-scoped objects are in `default`.
     fn namespace(&self) -> &str {
         match self {
             Self::Node(_) => "default",
@@ -129,9 +129,9 @@ impl fmt::Display for Object {
     }
 }
 
-/// The Events of the controllers about it, the oldest first. Where it is not there any more, those about the last ones of its name.
+/// The Events of the controllers about it, oldest first. If the object no longer exists: about all objects that had its name.
 pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Told>, Missing> {
-    // Who may not read the object may read its Events all the same, of all that had its name.
+    // Without the right to read the object, the Events about all objects with its name are shown.
     let uid = uid(cluster, object).await.unwrap_or_default();
     let events: Api<Event> = cluster.namespaced(object.namespace());
     let about = format!("involvedObject.kind={},involvedObject.name={}", object.kind(), object.name());
@@ -143,7 +143,7 @@ pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Tol
     Ok(told)
 }
 
-/// The UID of the object that has the name now, if there is one.
+/// The UID of the current object with this name, if there is one.
 async fn uid(cluster: &Cluster, object: &Object) -> Result<Option<String>, Missing> {
     let name = object.name();
     match object {
@@ -160,12 +160,12 @@ async fn uid(cluster: &Cluster, object: &Object) -> Result<Option<String>, Missi
     }
 }
 
-/// Whether an Event is about the object of this UID: one that had the name before has Events, too, for an hour.
+/// Whether an Event is about the object with this UID: Events about an earlier object with the same name are kept for an hour.
 fn is_about(event: &Event, uid: Option<&str>) -> bool {
     uid.is_none() || event.involved_object.uid.as_deref() == uid
 }
 
-/// An Event of ours.
+/// Converts an Event of a controller. `None` for other components.
 fn told(event: Event) -> Option<Told> {
     let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;
     let in_series = event.series.as_ref().and_then(|it| it.last_observed_time.clone());
@@ -176,7 +176,7 @@ fn told(event: Event) -> Option<Told> {
     Some(Told { at, r#type, reason, from, count, message: event.message.unwrap_or_default() })
 }
 
-/// Why no controller knows it, as far as the API server tells.
+/// Why no controller knows it, according to the API server.
 pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
     match object {
         Object::Node(_) => {
@@ -198,42 +198,42 @@ pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
     }
 }
 
-/// What a Service says against being one of ours.
+/// Why the controllers do not manage a Service.
 fn not_ours(service: &Service) -> Option<String> {
     let spec = service.spec.as_ref()?;
     let of_type = spec.type_.as_deref().unwrap_or("ClusterIP");
     if of_type != "LoadBalancer" {
-        return Some(format!("it is of type {of_type}, so that nothing is wanted of the cloud"));
+        return Some(format!("its type is {of_type}, which needs no load balancer"));
     }
     let class = spec.load_balancer_class.as_ref();
-    class.map(|class| format!("its class is {class}, which is perhaps another controller's"))
+    class.map(|class| format!("its class {class} may belong to another controller"))
 }
 
-/// In words. `seen`: the names that there are, and why this one is not ours.
+/// The explanation as a sentence. `seen`: the existing names, and why this object is not managed.
 fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>) -> String {
     let (names, not_ours) = match seen {
         Ok(seen) => seen,
         Err(why) => {
             return format!(
-                "no controller that was read knows it; whether it is there cannot be told: {}",
+                "no controller that was read knows it, and it is not known whether it exists: {}",
                 why.why
             );
         }
     };
     if names.iter().any(|it| it == object.name()) {
-        let why = not_ours.unwrap_or_else(|| "their mirrors are perhaps not complete yet".to_owned());
-        return format!("it is there, and no controller that was read knows it: {why}");
+        let why = not_ours.unwrap_or_else(|| "their mirrors may not be complete yet".to_owned());
+        return format!("it exists, but no controller that was read knows it: {why}");
     }
     let near = nearest(object.name(), &names);
-    let meant = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
+    let meant = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
     let place = match object {
         Object::Node(_) => String::new(),
         Object::Service { namespace, .. } => format!(" in namespace {namespace}"),
     };
-    format!("there is none of this name{place}{meant}")
+    format!("no object has this name{place}{meant}")
 }
 
-/// Names that are like it, the most like first.
+/// Similar names, the most similar first.
 fn nearest(name: &str, names: &[String]) -> Vec<String> {
     let mut near: Vec<(f64, &String)> = names
         .iter()
@@ -261,22 +261,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_explained() {
+    fn an_unknown_name_is_explained() {
         let web = Object::service(&key("web").expect("a key"), "shop");
         let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         for (seen, told) in [
             (
                 Ok((names(&["web-1", "db", "webs"]), None)),
-                "there is none of this name in namespace shop; there is webs, web-1",
+                "no object has this name in namespace shop; similar names: webs, web-1",
             ),
-            (Ok((names(&["db"]), None)), "there is none of this name in namespace shop"),
+            (Ok((names(&["db"]), None)), "no object has this name in namespace shop"),
             (
-                Ok((names(&["web"]), Some("it is of type ClusterIP".to_owned()))),
-                "it is there, and no controller that was read knows it: it is of type ClusterIP",
+                Ok((names(&["web"]), Some("its type is ClusterIP".to_owned()))),
+                "it exists, but no controller that was read knows it: its type is ClusterIP",
             ),
             (
                 Err(Missing::new("services", "forbidden")),
-                "no controller that was read knows it; whether it is there cannot be told: forbidden",
+                "no controller that was read knows it, and it is not known whether it exists: forbidden",
             ),
         ] {
             assert_eq!(unknown(&web, seen), told);
@@ -284,13 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_not_ours_says_why() {
+    fn an_unmanaged_service_has_a_reason() {
         let service = |spec| serde_json::from_value::<Service>(json!({ "spec": spec })).expect("a Service");
         let why = |spec| not_ours(&service(spec)).unwrap_or_default();
-        assert!(why(json!({})).contains("of type ClusterIP"));
-        assert!(
-            why(json!({ "type": "LoadBalancer", "loadBalancerClass": "a/b" })).contains("its class is a/b")
-        );
+        assert!(why(json!({})).contains("type is ClusterIP"));
+        assert!(why(json!({ "type": "LoadBalancer", "loadBalancerClass": "a/b" })).contains("its class a/b"));
         assert_eq!(why(json!({ "type": "LoadBalancer" })), "");
     }
 
@@ -304,7 +302,7 @@ mod tests {
         };
         assert!(is_about(&about("u-2"), Some("u-2")));
         assert!(!is_about(&about("u-1"), Some("u-2")));
-        assert!(is_about(&about("u-1"), None), "it is deleted, and nothing has its name");
+        assert!(is_about(&about("u-1"), None), "the object is deleted, and no other has its name");
     }
 
     #[test]

@@ -12,12 +12,12 @@ use crate::{
     output::{Color, Format},
 };
 
-/// Where the chart is installed unless said otherwise.
+/// Default namespace of the chart.
 const NAMESPACE: &str = "kube-system";
 
-/// What to try first.
+/// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
-  How it goes, and who works:
+  The status, and the holders of shards:
     cloudctl status
   Why a Service has no address:
     cloudctl explain service default/web
@@ -25,15 +25,15 @@ pub(crate) const EXAMPLES: &str = "Examples:
     cloudctl plan
   How long limits would keep a cluster of 1,000 nodes waiting, and what to write in their file:
     cloudctl limits simulate --nodes 1000 --services 300 --limits limits.yaml
-  With a page that the API server does not lead to:
+  With a page that a port-forward cannot reach:
     cloudctl status --url cloud-adapter=http://10.0.0.1:10273
 
 Exit codes:
   0  everything was read, and is well
   1  something is missing or not well; it is named, and the rest is shown
-  2  a flag or an argument is wrong";
+  2  a flag or an argument is invalid";
 
-/// Tells what the cloud controllers and their adapter do. It reads their pages, and has no access to the cloud.
+/// Shows what the cloud controllers and their adapter do. It reads their pages, and has no access to the cloud.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cloudctl", version, after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -43,74 +43,74 @@ pub(crate) struct Options {
     pub(crate) command: Command,
 }
 
-/// What all commands know.
+/// Flags of all commands.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common")]
 pub(crate) struct Common {
-    /// The file that says where the API server is [default: as for kubectl]
+    /// Kubeconfig file for the API server [default: as for kubectl]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace in which the chart is installed [default: kube-system]
+    /// Namespace in which the chart is installed [default: kube-system]
     #[arg(long, short, global = true, value_name = "NAME", value_parser = label)]
     pub(crate) namespace: Option<String>,
-    /// Read the pages of a component there, and not by port-forward: service-controller=http://10.0.0.1:10271. May be repeated,
-    /// also for replicas of one component
+    /// Read the pages of a component at this URL, and not by port-forward, such as service-controller=http://10.0.0.1:10271. May be
+    /// repeated, also for several replicas of a component
     #[arg(long, global = true, value_name = "COMPONENT=URL")]
     pub(crate) url: Vec<Place>,
-    /// How the report is written
+    /// Format of the report
     #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
-    /// Whether there are colours
+    /// When to use colours
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: Color,
 }
 
 impl Common {
-    /// Of the release.
+    /// The namespace of the release.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or(NAMESPACE)
     }
 }
 
-/// Reads the name of a namespace, a DNS label.
+/// Parses the name of a namespace, a DNS label.
 fn label(text: &str) -> Result<String, String> {
     let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let ends = text.starts_with('-') || text.ends_with('-');
     if (1..=63).contains(&text.len()) && text.bytes().all(fine) && !ends {
         return Ok(text.to_owned());
     }
-    Err("a namespace has at most 63 lower case letters, digits and dashes, and no dash at its ends"
+    Err("a namespace consists of at most 63 lower case letters, digits and dashes, without dashes at its ends"
         .to_owned())
 }
 
-/// What is asked for.
+/// The command.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Adapters, budgets, queues, breakers, listings, controllers, and who holds which shard
+    /// Show adapters, budgets, queues, breakers, listings, controllers, and the holders of shards
     Status,
-    /// What is wanted for one object, what the cloud has, the plan, and what it waits for
+    /// Show the desired state of one object, its state in the cloud, the plan, and what it waits for
     Explain(ExplainArgs),
-    /// What would be done now about all that is not as wanted, tried out without changing anything, and its price in vendor calls
+    /// Show what would be done now about all objects that are not in sync, as a dry run, and its price in vendor calls
     Plan,
-    /// What another cloud controller manager left, and what taking over would change
+    /// Show what another cloud controller manager left, and what taking over would change
     Adopt,
-    /// Load balancers that no Service wants any more, and their removal
+    /// Show load balancers that no Service wants any more, and delete them
     Orphans(OrphansArgs),
-    /// Whose objects are at the cloud, as their owner tags say
+    /// Show the clusters whose objects are in the cloud, according to their owner tags
     Clusters,
-    /// What limits on vendor calls mean for a cluster
+    /// Show what limits on vendor calls mean for a cluster
     Limits(LimitsArgs),
-    /// What makes a shell complete words: source <(cloudctl completions bash)
+    /// Print the completion script of a shell: source <(cloudctl completions bash)
     Completions {
-        /// The shell
+        /// Name of the shell
         shell: Shell,
     },
 }
 
-/// A part of the release that has pages.
+/// A component of the release that has pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Component {
     CloudAdapter,
@@ -124,7 +124,7 @@ impl Component {
     pub(crate) const CONTROLLERS: [Self; 3] =
         [Self::NodeController, Self::RouteController, Self::ServiceController];
 
-    /// As the label `app.kubernetes.io/component` and the Deployment have it.
+    /// The name, as in the label `app.kubernetes.io/component` and of the Deployment.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::CloudAdapter => "cloud-adapter",
@@ -134,7 +134,7 @@ impl Component {
         }
     }
 
-    /// The name of its ServiceAccount, and of its first Lease.
+    /// The name of its ServiceAccount, and the prefix of its Leases.
     pub(crate) const fn lease(self) -> &'static str {
         match self {
             Self::CloudAdapter => "cloud-adapter",
@@ -144,13 +144,13 @@ impl Component {
         }
     }
 
-    /// By its name.
+    /// Finds a component by its name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::value_variants().iter().copied().find(|it| it.name() == name)
     }
 }
 
-/// Where the pages of a component are.
+/// The address of a component's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) component: Component,
@@ -165,7 +165,7 @@ impl FromStr for Place {
         let (component, url) = text.split_once('=').ok_or("write COMPONENT=URL")?;
         let component = Component::named(component).ok_or_else(|| {
             let known: Vec<&str> = Component::value_variants().iter().map(|it| it.name()).collect();
-            format!("{component} is no component; they are: {}", known.join(", "))
+            format!("unknown component '{component}', use one of: {}", known.join(", "))
         })?;
         let form = || "write http://HOST:PORT".to_owned();
         let rest = url.strip_prefix("http://").ok_or_else(|| {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_consistent_and_taught() {
+    fn flags_are_consistent_and_documented() {
         Options::command().debug_assert();
         let help = Options::command().render_help().to_string();
         for told in ["cloudctl explain service default/web", "Exit codes", "[default: kube-system]"] {
@@ -199,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_component_and_where_it_is() {
+    fn a_place_is_a_component_and_a_url() {
         let place: Place = "cloud-adapter=http://[::1]:10273/".parse().expect("a place");
         assert_eq!(place, Place { component: Component::CloudAdapter, authority: "[::1]:10273".to_owned() });
         for (text, told) in [
-            ("http://10.0.0.1:1", "http:// is no component"),
+            ("http://10.0.0.1:1", "unknown component 'http://"),
             ("cloud-adapter", "COMPONENT=URL"),
             ("adapter=http://a:1", "node-controller, route-controller"),
             ("cloud-adapter=http://a", "http://HOST:PORT"),

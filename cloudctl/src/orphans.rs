@@ -1,4 +1,4 @@
-//! `cloudctl orphans`: load balancers that no Service wants any more, and their release.
+//! `cloudctl orphans`: load balancers that no Service wants any more, and their deletion.
 
 mod release;
 mod releases;
@@ -25,19 +25,19 @@ use crate::{
 /// Flags of `cloudctl orphans`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OrphansArgs {
-    /// Have service-controller remove load balancers: those named, or --all
+    /// Have service-controller delete load balancers: those with these UIDs, or --all
     #[arg(long)]
     pub(crate) delete: bool,
-    /// The UIDs that their Services had
+    /// UIDs of the deleted Services
     #[arg(value_name = "UID", requires = "delete", value_parser = uid)]
     pub(crate) uids: Vec<String>,
-    /// All that are shown
+    /// Delete all load balancers that are shown
     #[arg(long, requires = "delete", conflicts_with = "uids")]
     pub(crate) all: bool,
-    /// Do not ask first
+    /// Delete without asking for confirmation
     #[arg(long, requires = "delete")]
     pub(crate) yes: bool,
-    /// Wait so long until they are gone
+    /// Maximum time to wait until they are deleted
     #[arg(long, requires = "delete", default_value = "5m", value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Duration,
 }
@@ -46,21 +46,21 @@ pub(crate) struct OrphansArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphansReport {
-    /// When this was so.
+    /// When the pages were read.
     pub at: Timestamp,
-    /// By the names that their Services had.
+    /// Sorted by the names of their former Services.
     pub orphans: Vec<Orphan>,
     /// How many more there are.
     pub more: u64,
-    /// What is released and not there any more: by the UID that its Service had, its `NAMESPACE/NAME`. Only where all is known.
+    /// Releases whose load balancers no longer exist: the UID of the former Service, and its `NAMESPACE/NAME`. Only if everything is known.
     pub stale: BTreeMap<String, String>,
-    /// Why there may be others. A line each, for people.
+    /// Why there may be more, one line each.
     pub gaps: Vec<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
 
-/// Reads the pages of service-controller, and what was released.
+/// Reads the pages of service-controller, and the releases.
 pub(crate) async fn list(session: &mut Session) -> OrphansReport {
     let mut seen = look(session).await;
     match releases::read(session).await {
@@ -71,7 +71,7 @@ pub(crate) async fn list(session: &mut Session) -> OrphansReport {
     seen
 }
 
-/// Which of them are of none that is there. Those that are released come first on a page, so that none of them is hidden.
+/// The releases whose load balancers no longer exist. A page lists released load balancers first, so that it hides none of them.
 fn stale(mut released: BTreeMap<String, String>, seen: &OrphansReport) -> BTreeMap<String, String> {
     if !seen.is_known() {
         return BTreeMap::new();
@@ -92,36 +92,36 @@ pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usa
     Session::open(common, &[Component::ServiceController], now).await
 }
 
-/// What comes of the pages.
+/// Builds the report from the pages.
 fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansReport {
     let mut gaps = gaps(Component::ServiceController, &pages);
-    // Those that are released come first.
+    // A page lists released ones first.
     let hides = |it: &ControllerStatus| it.more_orphans > 0 && it.orphans.iter().all(|it| it.released);
     if pages.iter().any(|it| hides(&it.content)) {
-        gaps.push("more are released than a page shows".to_owned());
+        gaps.push("more load balancers are released than a page shows".to_owned());
     }
     let more = pages.iter().map(|it| it.content.more_orphans).sum();
     let mut orphans: Vec<Orphan> = pages.into_iter().flat_map(|it| it.content.orphans).collect();
     orphans.sort_by(|a, b| (&a.key, &a.uid).cmp(&(&b.key, &b.uid)));
-    // While a shard changes hands, two replicas may tell of one, which they have known for different times.
+    // While a shard changes hands, two replicas may report the same load balancer, with different times.
     orphans.dedup_by(|a, b| a.uid == b.uid);
     let (missing, stale) = (session.lacks(), BTreeMap::new());
     OrphansReport { at: session.now, orphans, more, stale, gaps, missing }
 }
 
 impl OrphansReport {
-    /// Whether what is not shown is not there.
+    /// Whether an orphan that is not shown does not exist.
     fn is_known(&self) -> bool {
         self.gaps.is_empty() && self.missing.is_empty()
     }
 }
 
-/// Whether it is not known yet to be one: its Service may still come.
+/// Whether it is not certain yet that this is an orphan: the mirror may still get its Service.
 const fn is_doubted(orphan: &Orphan) -> bool {
     orphan.since.is_none() && !orphan.released
 }
 
-/// A UID goes into a key of a ConfigMap.
+/// Checks that a UID can be a key of a ConfigMap.
 fn uid(text: &str) -> Result<String, String> {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if (1..=253).contains(&text.len()) && text.bytes().all(fine) {

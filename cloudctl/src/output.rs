@@ -1,4 +1,4 @@
-//! Reports as people read them, and as programs do.
+//! Output of reports, for users and for programs.
 
 mod table;
 mod visible;
@@ -13,19 +13,19 @@ pub(crate) use self::table::{Cell, Table, Tone};
 use self::visible::escaped;
 use crate::missing::Missing;
 
-/// How a report is written.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Tables, for people
+    /// Human-readable tables
     #[default]
     Table,
-    /// For programs
+    /// JSON, for programs
     Json,
-    /// For programs, and people with patience
+    /// YAML, for programs and for detailed reading
     Yaml,
 }
 
-/// Whether there are colours.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
@@ -38,7 +38,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether what is printed has them. `refused`: `NO_COLOR` is set.
+    /// Whether the output has colours. `refused`: `NO_COLOR` is set.
     pub(crate) fn is_on(self, refused: bool) -> bool {
         match self {
             Self::Auto => !refused && io::stdout().is_terminal(),
@@ -48,19 +48,19 @@ impl Color {
     }
 }
 
-/// What a command found.
+/// The result of a command.
 pub(crate) trait Report: Serialize {
-    /// Writes it for people; what is missing follows by itself.
+    /// Writes the human-readable form. The list of what is missing is added automatically.
     fn show(&self, paper: &mut Paper);
 
     /// What could not be read.
     fn missing(&self) -> &[Missing];
 
-    /// Whether what was read is well.
+    /// Whether everything that was read is well.
     fn is_well(&self) -> bool;
 }
 
-/// What people read, as it is written.
+/// The human-readable text under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Paper {
     text: String,
@@ -77,31 +77,31 @@ impl Paper {
         self.toned(Tone::Plain, text.as_ref());
     }
 
-    /// A line in the colour of its tone.
+    /// A coloured line.
     pub(crate) fn toned(&mut self, tone: Tone, text: &str) {
         self.text.push_str(&tone.paint(text, self.color));
         self.text.push('\n');
     }
 
-    /// A line above what belongs together, with air before it.
+    /// A heading, after an empty line.
     pub(crate) fn heading(&mut self, text: &str) {
         self.gap();
         self.toned(Tone::Title, text);
     }
 
-    /// Air, if there is anything above.
+    /// An empty line, unless the text is empty.
     pub(crate) fn gap(&mut self) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
     }
 
-    /// A table, indented by so many spaces.
+    /// A table, indented by this number of spaces.
     pub(crate) fn table(&mut self, table: &Table, indent: usize) {
         self.text.push_str(&table.render(indent, self.color));
     }
 
-    /// Lines under a word each, such as what is missing. Nothing, if there are none.
+    /// A list under a heading, such as what is missing. Nothing if the list is empty.
     pub(crate) fn list(&mut self, (title, tone): (&str, Tone), lines: impl IntoIterator<Item = String>) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
@@ -119,10 +119,10 @@ impl Paper {
     }
 }
 
-/// Writes a report as it was asked for.
+/// Writes a report in the requested format.
 ///
 /// # Errors
-/// It cannot be written as that.
+/// The report cannot be encoded in this format.
 pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyhow::Result<String> {
     match format {
         Format::Table => {
@@ -140,22 +140,25 @@ pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyh
     }
 }
 
-/// Prints on standard output. Whoever closes it early has read enough.
+/// Prints to standard output. A closed pipe is not an error.
 ///
 /// # Errors
-/// It cannot be written to.
+/// Standard output cannot be written to.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context(
+            "cannot write \
+             to standard output",
+        ),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Says something on standard error, where it disturbs no program that reads the report.
+/// Prints to standard error, so that programs that read the report are not disturbed.
 pub(crate) fn say(text: &str) {
     let line = format!("{text}\n");
-    // Where nobody listens, nothing is lost.
+    // A closed standard error is ignored.
     io::stderr().write_all(line.as_bytes()).unwrap_or_default();
 }
 
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_from_outside_commands_the_terminal() {
+    fn output_contains_no_foreign_control_characters() {
         let evil = Evil { missing: vec![Missing::new(EVIL, EVIL)] };
         for format in [Format::Table, Format::Json, Format::Yaml] {
             let text = written(&evil, format, false).expect("written");

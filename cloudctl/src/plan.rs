@@ -1,4 +1,4 @@
-//! `cloudctl plan`: what would be done now about all that is not as wanted, and what it costs in vendor calls.
+//! `cloudctl plan`: what would be done now about all objects that are not in sync, and what it costs in vendor calls.
 
 pub(crate) mod gather;
 mod price;
@@ -18,21 +18,21 @@ use crate::{
     session::{Page, Session, Usage},
 };
 
-/// What would be done now.
+/// The plans of all controllers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanReport {
-    /// When this was so.
+    /// When the pages were read.
     pub at: Timestamp,
-    /// Whose plans these are.
+    /// The replicas that the plans come from.
     pub planners: Vec<Planner>,
-    /// What the replicas that were read leave open, such as a shard that none of them holds. A line each, for people.
+    /// What the pages do not cover, such as a shard that no replica holds, one line each.
     pub gaps: Vec<String>,
-    /// In the order of their kinds and keys.
+    /// The plans, sorted by kind and key.
     pub objects: Vec<Planned>,
-    /// What the changes at the vendor cost, a family each.
+    /// The price of changes in the cloud, by family.
     pub price: Vec<Price>,
-    /// How long they take at least, at the adapter's rates as they are now. `None`: not known, or the vendor is not asked at all now.
+    /// How long they take at least, at the adapter's current rates. `None`: not known, or the adapter currently sends no calls.
     pub at_least_seconds: Option<f64>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -42,9 +42,9 @@ pub struct PlanReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Planned {
-    /// Such as `service-controller`.
+    /// The controller, such as `service-controller`.
     pub controller: String,
-    /// What, with its price.
+    /// The plan, with its price.
     #[serde(flatten)]
     pub what: Priced,
 }
@@ -59,7 +59,7 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<PlanReport, 
     Ok(PlanReport { missing: session.lacks(), ..report })
 }
 
-/// What comes of the pages.
+/// Builds the report from the pages.
 fn report(
     now: Timestamp,
     Gathered { planners, objects, gaps }: Gathered,
@@ -73,7 +73,7 @@ fn report(
 }
 
 impl PlanReport {
-    /// Whether every object was looked at.
+    /// Whether every object was reconciled at least once.
     fn is_complete(&self) -> bool {
         self.gaps.is_empty() && self.planners.iter().all(Planner::is_complete)
     }

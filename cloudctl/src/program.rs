@@ -1,4 +1,4 @@
-//! Flags in, report and exit code out.
+//! The program: parses flags, prints the report, and sets the exit code.
 
 use std::{ffi::OsString, future::pending, path::Path, process::ExitCode};
 
@@ -18,14 +18,14 @@ use crate::{
     status,
 };
 
-/// A flag or an argument is wrong.
+/// Exit code for a wrong flag or argument.
 const WRONG_USAGE: u8 = 2;
-/// By convention 128 and the number of SIGINT.
+/// Exit code after an interruption: by convention 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
-/// The name under which kubectl finds it.
+/// The name by which kubectl finds the program.
 const PLUGIN: &str = "kubectl-cloud";
 
-/// Does what the arguments say.
+/// Runs the command in the arguments.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     if let [_program, asked, words @ ..] = args.as_slice()
@@ -38,7 +38,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match parsed(&args) {
         Ok(options) => options,
         Err(error) => {
-            // Where nobody listens, the exit code says it.
+            // If standard error is closed, the exit code still reports the error.
             let _printed = error.print();
             return if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS };
         }
@@ -52,7 +52,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Called by kubectl, it says `kubectl cloud` of itself.
+/// If called by kubectl, the help says `kubectl cloud`.
 fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
     let mut command = Options::command();
     if is_plugin(args.first()) {
@@ -62,20 +62,24 @@ fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
     Options::from_arg_matches(&command.try_get_matches_from(args)?)
 }
 
-/// Whether it is called by the name that kubectl finds. `called`: with a path or without.
+/// Whether the program runs under the name by which kubectl finds it. `called`: with or without a path.
 fn is_plugin(called: Option<&OsString>) -> bool {
     called.and_then(|it| Path::new(it).file_stem()).is_some_and(|it| it == PLUGIN)
 }
 
 fn started(options: &Options) -> anyhow::Result<ExitCode> {
-    // Fails if there is one already, which is as good.
+    // Fails if a provider is already installed, which does not matter.
     let _first = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.context("cannot start")?.block_on(answer(options))
+    runtime.context("cannot start the runtime")?.block_on(answer(options))
 }
 
 async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
-    #[expect(clippy::disallowed_methods, reason = "here the time comes in; what is behind takes it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the only place that reads the clock; the rest \
+                  gets the time as an argument"
+    )]
     let now = Timestamp::now();
     let common = &options.common;
     match &options.command {
@@ -90,7 +94,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Lists them, or releases some.
+/// Lists orphans, or releases some.
 async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyhow::Result<ExitCode> {
     let mut session = orphans::open(&options.common, now).await?;
     if !args.delete {
@@ -101,19 +105,19 @@ async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyho
     Ok(if outcome.interrupted { ExitCode::from(INTERRUPTED) } else { code })
 }
 
-/// Ends by the next Ctrl-C, which from now on does nothing else.
+/// Resolves at the next Ctrl-C, which no longer ends the program from now on.
 fn interrupted() -> impl Future<Output = ()> {
     let signals = signal(SignalKind::interrupt());
     async move {
         match signals {
             Ok(mut signals) => signals.recv().await.unwrap_or_default(),
-            // Then it ends the program, as before.
+            // Without a signal handler, Ctrl-C ends the program as before.
             Err(_unheard) => pending().await,
         }
     }
 }
 
-/// Prints what a shell reads.
+/// Prints the completion script of a shell.
 fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Options::command(), "cloudctl", &mut text);
@@ -121,7 +125,7 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the report, and tells by the exit code whether all is well.
+/// Prints the report, and returns the exit code.
 fn finish(options: &Options, report: &impl Report) -> anyhow::Result<ExitCode> {
     let common = &options.common;
     let text = output::written(report, common.output, common.color.is_on(no_color()))?;
@@ -130,7 +134,7 @@ fn finish(options: &Options, report: &impl Report) -> anyhow::Result<ExitCode> {
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether the environment wants no colours. Source: no-color.org.
+/// Whether the environment disables colours. Source: no-color.org.
 fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty())
 }
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn called_by_kubectl_it_speaks_of_kubectl() {
+    fn the_kubectl_plugin_names_kubectl_in_its_help() {
         let help = refused(&["/usr/bin/kubectl-cloud", "--help"]);
         assert!(
             help.contains("Usage: kubectl cloud") && help.contains("    kubectl cloud status\n"),

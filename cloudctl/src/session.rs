@@ -1,4 +1,4 @@
-//! The processes of the release, and their pages: read by port-forward or at URLs, all at once, each in bounded time.
+//! The processes of the release, and their pages, which are read by port-forward or at URLs, all at once and each with a time limit.
 
 mod pages;
 #[cfg(test)]
@@ -20,27 +20,27 @@ use crate::{
     options::{Common, Component, Place},
 };
 
-/// For a page that is there already.
+/// Time limit for a page that needs no calls.
 const PAGE_WITHIN: Duration = Duration::from_secs(5);
-/// For a page that is made by asking the adapter.
+/// Time limit for a page for which the process has to ask the adapter.
 const TRIED_WITHIN: Duration = Duration::from_secs(15);
-/// Pages that are read at once.
+/// Number of pages that are read at once.
 const AT_ONCE: usize = 8;
 /// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
 const PORT: &str = "http";
-/// The label that says which part of the release a pod is.
+/// The label with a pod's component.
 const COMPONENT: &str = "app.kubernetes.io/component";
 
-/// What a command works with.
+/// What a command reads from.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// `None`: there is no way to the API server, which `missing` tells.
+    /// `None`: not connected to the API server; `missing` says why.
     pub(crate) cluster: Option<Cluster>,
-    /// Of the release.
+    /// The namespace of the release.
     pub(crate) namespace: String,
-    /// In the order of their components and names.
+    /// Sorted by component and name.
     pub(crate) processes: Vec<Process>,
-    /// What was not found so far.
+    /// What could not be found or read so far.
     pub(crate) missing: Vec<Missing>,
     pub(crate) now: Timestamp,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Session {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) component: Component,
-    /// Of its pod, or where it is.
+    /// The name of its pod, or its address.
     pub(crate) name: String,
     reach: Reach,
 }
@@ -61,14 +61,14 @@ enum Reach {
     Url,
 }
 
-/// A page, and whose it is.
+/// A page, and the process that it comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct Page<T> {
     pub(crate) process: Process,
     pub(crate) content: T,
 }
 
-/// A flag names what is not there.
+/// A flag has an invalid value.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
@@ -101,7 +101,10 @@ impl Session {
                     processes.extend(found);
                     missing.extend(lacking);
                     if installed.is_empty() && processes.is_empty() {
-                        let why = format!("none of them is installed in {}", common.namespace());
+                        let why = format!(
+                            "none of the controllers and adapters is installed in {}",
+                            common.namespace()
+                        );
                         missing.push(Missing::new("controllers", why));
                     }
                 }
@@ -112,7 +115,7 @@ impl Session {
         Ok(Self { cluster, namespace: common.namespace().to_owned(), processes, missing, now })
     }
 
-    /// What was not found, each thing once.
+    /// What could not be found or read, each thing once.
     pub(crate) fn lacks(&self) -> Vec<Missing> {
         let mut missing = self.missing.clone();
         missing.sort();
@@ -120,7 +123,7 @@ impl Session {
         missing
     }
 
-    /// The same page of all processes of these components. What cannot be read is missing.
+    /// The same page of all processes of these components. Pages that cannot be read are recorded as missing.
     pub(crate) async fn pages<T: Signed>(&mut self, components: &[Component], path: &str) -> Vec<Page<T>> {
         let wanted = self.processes.iter().filter(|process| components.contains(&process.component));
         let wanted: Vec<Process> = wanted.cloned().collect();
@@ -140,7 +143,7 @@ impl Session {
         all
     }
 
-    /// A page of one process.
+    /// Reads a page of one process.
     pub(crate) async fn page<T: Signed>(&self, process: &Process, path: &str) -> Result<T, Missing> {
         let answer = self.get(process, path).await;
         answer.and_then(|answer| read(process.component, &answer, path)).map_err(|why| process.lacks(why))
@@ -156,7 +159,7 @@ impl Session {
                 (Reach::Pod { namespace, port }, Some(cluster)) => {
                     cluster.page((namespace, &process.name), *port, path).await
                 }
-                (Reach::Pod { .. }, None) => Err("there is no way to the API server".to_owned()),
+                (Reach::Pod { .. }, None) => Err("not connected to the API server".to_owned()),
             }
         };
         timeout(within, got)
@@ -166,23 +169,23 @@ impl Session {
 }
 
 impl Process {
-    /// One whose pages are at a URL.
+    /// A process whose pages are at a URL.
     fn at(place: &Place) -> Self {
         Self { component: place.component, name: place.authority.clone(), reach: Reach::Url }
     }
 
-    /// Whether it is a pod of the namespace of the release.
+    /// Whether it is a pod in the namespace of the release.
     pub(crate) const fn is_pod(&self) -> bool {
         matches!(self.reach, Reach::Pod { .. })
     }
 
-    /// One for tests.
+    /// A process for tests.
     #[cfg(test)]
     pub(crate) fn fake(component: Component, name: &str) -> Self {
         Self { component, name: name.to_owned(), reach: Reach::Url }
     }
 
-    /// One whose page cannot be had.
+    /// The entry for a page of this process that cannot be read.
     pub(crate) fn lacks(&self, why: impl Into<String>) -> Missing {
         let what = match &self.reach {
             Reach::Pod { .. } => "pod ",
@@ -192,7 +195,7 @@ impl Process {
     }
 }
 
-/// The pods in the namespace. If there is none: says where they are.
+/// The pods in the namespace. If there are none, the error says where they are.
 async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
     let pods = cluster.pods(Some(namespace)).await?;
     if !pods.is_empty() {
@@ -203,16 +206,19 @@ async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
     names.sort();
     names.dedup();
     let why = match names.first() {
-        Some(first) => format!("none in {namespace}; there are some in {}: use -n {first}", names.join(", ")),
+        Some(first) => {
+            format!("there are none in {namespace}, but some in {}: use -n {first}", names.join(", "))
+        }
         None => format!(
-            "none in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for what runs outside of the cluster"
+            "there are none in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for processes \
+             outside of the cluster"
         ),
     };
     Err(Missing::new("pods of the release", why))
 }
 
-/// These components without the controllers that are switched off in the chart: they have no Deployment. Where nobody may see those, all
-/// of them.
+/// These components without controllers that are disabled in the chart, which have no Deployment. Without the right to list Deployments:
+/// all of them.
 async fn installed(
     cluster: &Cluster,
     pods: &[Pod],
@@ -225,7 +231,7 @@ async fn installed(
     }
     let Ok(deployments) = cluster.deployments(namespace).await else { return components.to_vec() };
     let stays = |component: &&Component| {
-        // An adapter may be anywhere.
+        // An adapter may run outside of the release.
         **component == Component::CloudAdapter
             || runs(component)
             || deployments.iter().any(|it| is_of(it, **component))
@@ -237,7 +243,7 @@ fn is_of(object: &impl ResourceExt, component: Component) -> bool {
     object.labels().get(COMPONENT).is_some_and(|it| it == component.name())
 }
 
-/// Those of these components that have pages, and what is missing.
+/// The processes of these components that have pages, and what is missing.
 fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Process>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for &component in components {
@@ -261,23 +267,23 @@ fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Proc
 
 fn no_pod(component: Component, namespace: &str) -> String {
     let of_it = match component {
-        Component::CloudAdapter => "where the adapter is elsewhere, --url cloud-adapter=URL reads its page",
+        Component::CloudAdapter => "if the adapter runs elsewhere, use --url cloud-adapter=URL",
         Component::NodeController | Component::RouteController | Component::ServiceController => {
-            "it does not run, or is switched off in the chart"
+            "it is not running, or disabled in the chart"
         }
     };
     format!("no pod in {namespace}: {of_it}")
 }
 
-/// The port of the pages of a pod that runs.
+/// The port of the pages of a running pod.
 fn port_of(pod: &Pod) -> Result<u16, String> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Unknown");
     if phase != "Running" {
-        return Err(format!("it is {phase}: kubectl describe pod tells why"));
+        return Err(format!("it is {phase}: see kubectl describe pod"));
     }
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let port = ports.find(|port| port.name.as_deref() == Some(PORT));
     let port = port.and_then(|port| u16::try_from(port.container_port).ok());
-    port.ok_or_else(|| format!("it has no port called {PORT}"))
+    port.ok_or_else(|| format!("it has no port named {PORT}"))
 }

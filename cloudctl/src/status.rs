@@ -1,4 +1,4 @@
-//! `cloudctl status`: how it goes.
+//! `cloudctl status`: the status of the adapter and the controllers.
 
 mod table;
 #[cfg(test)]
@@ -16,57 +16,57 @@ use crate::{
     words,
 };
 
-/// A Lease that was not renewed for so long is held by nobody: three times as long as any holder may rely on it, for clocks differ.
+/// Seconds after which an unrenewed Lease counts as not held: three times as long as a holder may rely on it, because clocks differ.
 const LAPSED: i64 = 30;
 
-/// What is not as wanted for so long needs somebody.
+/// An object that has not been in sync for this long needs attention.
 const LONG: SignedDuration = SignedDuration::from_mins(5);
-/// Of what waits so long, so much of a controller is named.
+/// Maximum number of such objects that are named per controller.
 const NAMED: usize = 3;
 
-/// How it goes.
+/// The status of the adapter and the controllers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusReport {
-    /// Of the release.
+    /// The namespace of the release.
     pub namespace: String,
-    /// When this was so.
+    /// When the pages were read.
     pub at: Timestamp,
     /// The replicas of the adapter.
     pub adapters: Vec<Told<AdapterStatus>>,
     /// The replicas of the controllers.
     pub controllers: Vec<Told<ControllerStatus>>,
-    /// Who holds which shard of which controller.
+    /// The shards of all controllers and their holders.
     pub shards: Vec<Shard>,
-    /// What is not well. A line each, for people.
+    /// What is not well, one line each.
     pub troubles: Vec<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
 
-/// What a process says on a page.
+/// A page of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Told<T> {
-    /// The name of its pod, or where it is.
+    /// The name of its pod, or its address.
     pub process: String,
-    /// What it says.
+    /// The page.
     pub page: T,
 }
 
-/// A part of the work, which one replica does.
+/// A shard, whose work one replica does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shard {
-    /// Such as `service-controller`. The adapter has one shard, where it has a standby.
+    /// The controller, such as `service-controller`. The adapter has one shard if it has a standby.
     pub controller: String,
     /// Its number.
     pub shard: u32,
-    /// Who holds it. `None`: nobody.
+    /// The replica that holds it. `None`: no replica does.
     pub holder: Option<String>,
-    /// Since when.
+    /// Since when it holds the shard.
     pub since: Option<Timestamp>,
-    /// When the holder was last heard of.
+    /// When the holder last renewed the Lease.
     pub renewed: Option<Timestamp>,
 }
 
@@ -91,17 +91,17 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<StatusReport
     Ok(report(&session, (adapters, controllers), &leases))
 }
 
-/// Why the namespace that was named is hardly the right one: with all pages at URLs nothing else tells. `None`: a controller has Leases there.
+/// Why the given namespace may be wrong; if all pages are at URLs, no other check finds that. `None`: a controller has Leases there.
 fn elsewhere(namespace: &str, leases: &[Lease]) -> Option<Missing> {
     let names = || leases.iter().filter_map(|it| it.metadata.name.as_deref());
     let ours = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
     let why = format!(
-        "none of the controllers in {namespace}: is the chart installed there? Else use -n NAMESPACE"
+        "none of the controllers has a Lease in {namespace}: is the chart installed there? Otherwise use -n NAMESPACE"
     );
     (!ours).then(|| Missing::new("leases", why))
 }
 
-/// What comes of what was read.
+/// Builds the report.
 fn report(
     session: &Session,
     (adapters, controllers): (Vec<Page<AdapterStatus>>, Vec<Page<ControllerStatus>>),
@@ -125,7 +125,7 @@ fn told<T>(pages: Vec<Page<T>>) -> Vec<Told<T>> {
     pages.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
 }
 
-/// Of Leases; where those cannot be read, of what the replicas say.
+/// The shards according to the Leases; if these cannot be read, according to the replicas.
 fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timestamp) -> Vec<Shard> {
     let mut all = Vec::new();
     for component in [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat() {
@@ -134,7 +134,7 @@ fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timesta
         let mut of_leases: Vec<Shard> =
             leases.iter().filter_map(|lease| of_lease(component, lease, now)).collect();
         of_leases.sort_by_key(|it| it.shard);
-        // Those of an earlier division stay, and nobody is to hold them.
+        // Leases of a former number of shards still exist, and need no holder.
         of_leases.retain(|it| said.is_none_or(|said| it.shard < said) || it.holder.is_some());
         for shard in 0..said.unwrap_or_default() {
             let holder = its().find(|it| it.page.held.contains(&shard)).map(|it| it.process.clone());
@@ -148,7 +148,7 @@ fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timesta
     all
 }
 
-/// What a Lease says of a shard of this component, if it is one of its.
+/// The shard of this component that a Lease is for, if any.
 fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard> {
     let rest = lease.metadata.name.as_deref()?.strip_prefix(component.lease())?;
     let shard = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
@@ -161,22 +161,25 @@ fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard
 }
 
 fn unheld(shard: &Shard) -> String {
-    format!("shard {} of {}: nobody holds it, so nobody does its work", shard.shard, shard.controller)
+    format!(
+        "shard {} of {}: no replica holds it, so its objects are not reconciled",
+        shard.shard, shard.controller
+    )
 }
 
-/// It holds nothing, and of none of its controller's shards is anything known.
+/// Whether a replica holds no shard, and nothing is known of any shard of its controller.
 fn is_idle(page: &ControllerStatus, shards: &[Shard]) -> bool {
     page.held.is_empty() && !shards.iter().any(|it| it.controller == page.controller)
 }
 
 fn idle(Told { process, page }: &Told<ControllerStatus>) -> String {
-    format!("{} {process}: it holds no shard, and nobody is known to hold one", page.controller)
+    format!("{} {process}: it holds no shard, and no holder of a shard is known", page.controller)
 }
 
 fn of_adapters(adapters: &[Told<AdapterStatus>]) -> Vec<String> {
     let mut all = Vec::new();
     if !adapters.is_empty() && !adapters.iter().any(|it| it.page.leader) {
-        all.push("cloud-adapter: no replica leads, so nobody talks to the cloud".to_owned());
+        all.push("cloud-adapter: no replica leads, so no vendor calls are made".to_owned());
     }
     for Told { process, page } in adapters {
         all.extend(page.trouble.iter().map(|why| format!("cloud-adapter {process}: {why}")));
@@ -199,15 +202,15 @@ fn of_controller(Told { process, page }: &Told<ControllerStatus>) -> Vec<String>
     all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
 }
 
-/// What is not as wanted for long. In a dry run nothing becomes so.
+/// Objects that have not been in sync for long. In a dry run none are reported.
 fn long_waits(Told { process, page }: &Told<ControllerStatus>, now: Timestamp) -> Vec<String> {
     let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG);
     let all: Vec<&Waiting> = page.waits.iter().filter(old).filter(|_| !page.dry_run).collect();
     let line = |it: &&Waiting| {
         let Waiting { kind, key, since, waits_for, .. } = it;
-        let why = waits_for.as_deref().unwrap_or("it is worked on");
+        let why = waits_for.as_deref().unwrap_or("it is being reconciled");
         format!(
-            "{} {process}: {kind} {key} is not as wanted for {}: {why}",
+            "{} {process}: {kind} {key} has not been in sync for {}: {why}",
             page.controller,
             age(now, *since)
         )
@@ -222,7 +225,7 @@ fn long_waits(Told { process, page }: &Told<ControllerStatus>, now: Timestamp) -
     lines
 }
 
-/// As people say it.
+/// The state as shown to users.
 pub(crate) fn breaker(state: BreakerState) -> &'static str {
     match state {
         BreakerState::Closed => "closed",
@@ -231,7 +234,7 @@ pub(crate) fn breaker(state: BreakerState) -> &'static str {
     }
 }
 
-/// How long ago, or a dash.
+/// The age, or a dash.
 fn age(now: Timestamp, at: Option<Timestamp>) -> String {
     at.map_or_else(|| words::NOTHING.to_owned(), |at| words::age(now, at))
 }

@@ -1,17 +1,17 @@
-//! Times and numbers as people read them.
+//! Human-readable times and numbers.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// What stands for nothing in a table.
+/// Shown in a table for a missing value.
 pub(crate) const NOTHING: &str = "-";
 
-/// The two largest units: `4s`, `3m 4s`, `2h 5m`, `3d 1h`.
+/// A duration in its two largest units: `4s`, `3m 4s`, `2h 5m`, `3d 1h`.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 10.0 {
         let text = format!("{:.1}", seconds.max(0.0));
         return format!("{}s", text.trim_end_matches(".0"));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "saturates, and nobody waits for so long")]
+    #[expect(clippy::cast_possible_truncation, reason = "saturates, far beyond any real duration")]
     let whole = seconds.round() as i64;
     let (minutes, hours, days) = (whole / 60, whole / 3600, whole / 86_400);
     match (days, hours, minutes) {
@@ -26,18 +26,18 @@ fn two((more, unit): (i64, &str), (less, part): (i64, &str)) -> String {
     if less == 0 { format!("{more}{unit}") } else { format!("{more}{unit} {less}{part}") }
 }
 
-/// How long ago that was. Clocks differ: what has not come yet is now.
+/// The time since then. Since clocks differ, a time in the future counts as now.
 pub(crate) fn age(now: Timestamp, at: Timestamp) -> String {
     let seconds = now.duration_since(at).max(SignedDuration::ZERO).as_secs_f64();
     duration(seconds.round())
 }
 
-/// In how long that is.
+/// The time until then.
 pub(crate) fn until(now: Timestamp, at: Timestamp) -> String {
     age(at, now)
 }
 
-/// A number with at most two decimals. What is more than nothing does not look like nothing.
+/// A number with at most two decimals. A number above zero is not shown as zero.
 pub(crate) fn number(value: f64) -> String {
     if value > 0.0 && value < 0.005 {
         return "<0.01".to_owned();
@@ -47,7 +47,7 @@ pub(crate) fn number(value: f64) -> String {
     short.to_owned()
 }
 
-/// A word, or a dash for none.
+/// The text, or a dash if it is empty.
 pub(crate) fn or_nothing(text: &str) -> &str {
     if text.is_empty() { NOTHING } else { text }
 }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_has_not_come_is_now() {
+    fn a_future_time_counts_as_now() {
         let at = |second| Timestamp::from_second(second).expect("a time");
         assert_eq!(age(at(100), at(40)), "1m");
         assert_eq!(age(at(40), at(100)), "0s");

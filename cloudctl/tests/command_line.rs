@@ -1,6 +1,6 @@
-//! What the program says to wrong usage, and where there is nothing to read. No cluster is needed.
+//! Errors for wrong usage, and if there is nothing to read. No cluster is needed.
 
-#![expect(clippy::expect_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
 use std::{
     io::Write as _,
@@ -10,10 +10,10 @@ use std::{
 
 use cloudctl::{ClustersReport, StatusReport};
 
-/// Nobody listens there: the port of a protocol that is not used.
+/// Port 9, on which no process listens.
 const NOBODY: &str = "127.0.0.1:9";
 
-/// A run in an empty home, without a kubeconfig unless `args` name one.
+/// Runs the program in an empty home directory, without a kubeconfig unless `args` name one.
 fn run(home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
     command.args(args).env_clear().env("HOME", home);
@@ -45,7 +45,7 @@ fn kubeconfig_of(server: &str) -> String {
 }
 
 #[test]
-fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
+fn wrong_usage_exits_with_2_and_names_the_fix() {
     for (args, told) in [
         (&[][..], "Usage: cloudctl"),
         (&["statsu"], "'status'"),
@@ -70,7 +70,7 @@ fn wrong_usage_ends_with_code_2_and_names_what_is_right() {
 }
 
 #[test]
-fn files_of_kubeconfig_that_are_not_there_are_left_out() {
+fn missing_kubeconfig_files_are_skipped() {
     let home = tempfile::tempdir().expect("a directory");
     let there = home.path().join("config");
     std::fs::write(&there, kubeconfig_of(NOBODY)).expect("written");
@@ -86,14 +86,14 @@ fn files_of_kubeconfig_that_are_not_there_are_left_out() {
     }
 }
 
-/// One whose text does not parse, and one that has something else where users should be.
+/// Kubeconfigs: the text of one does not parse, and the other has a string where users should be.
 const BROKEN: [(&str, &str); 2] = [
     ("users:\n- name: a\n  user:\n    password: hunter2\n   token: hunter2\n", "line 5"),
     ("kind: Config\nusers: hunter2\n", "line 2"),
 ];
 
 #[test]
-fn secrets_of_a_broken_kubeconfig_are_not_told() {
+fn secrets_of_a_broken_kubeconfig_are_not_printed() {
     let home = tempfile::tempdir().expect("a directory");
     let [good, broken] = ["good", "broken"].map(|name| home.path().join(name).display().to_string());
     std::fs::write(&good, kubeconfig_of(NOBODY)).expect("written");
@@ -112,15 +112,15 @@ fn secrets_of_a_broken_kubeconfig_are_not_told() {
             let output = command.output().expect("it runs");
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said);
-            let told = said.contains(&format!("{broken}: is no kubeconfig: look at {place}, column"));
+            let told = said.contains(&format!("{broken}: is not a valid kubeconfig: see {place}, column"));
             assert!(told && !said.contains("hunter2"), "{args:?}, KUBECONFIG={kubeconfig}: {said}");
         }
     }
 }
 
-/// Of a plugin that prints something else, of one that fails, and of a proxy.
+/// Secrets of a plugin that prints something else, of one that fails, and of a proxy.
 #[test]
-fn secrets_of_a_kubeconfig_that_gives_no_client_are_not_told() {
+fn secrets_of_an_unusable_kubeconfig_are_not_printed() {
     let plugin = |script: &str| {
         format!(
             "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"], \
@@ -153,13 +153,13 @@ fn secrets_of_a_kubeconfig_that_gives_no_client_are_not_told() {
 }
 
 #[test]
-fn a_kubeconfig_without_contexts_is_not_to_be_chosen_from() {
+fn a_kubeconfig_without_contexts_is_reported() {
     let home = tempfile::tempdir().expect("a directory");
     let file = home.path().join("config");
     let both = kubeconfig_of(NOBODY).replace("current-context: here", "current-context: ''");
     for (text, told) in [
         ("", "the kubeconfig has no contexts, so it names no API server: name another"),
-        (both.as_str(), "no current context: choose one by --context; it has: here, there"),
+        (both.as_str(), "no current context: choose one with --context; it has: here, there"),
     ] {
         std::fs::write(&file, text).expect("written");
         let output = run(home.path(), &["status", "--kubeconfig", &file.display().to_string()]);
@@ -169,7 +169,7 @@ fn a_kubeconfig_without_contexts_is_not_to_be_chosen_from() {
 }
 
 #[test]
-fn without_a_kubeconfig_it_says_where_one_is_named() {
+fn a_missing_kubeconfig_names_the_flag() {
     for command in
         [&["status"][..], &["plan"], &["adopt"], &["orphans"], &["clusters"], &["explain", "node", "a"]]
     {
@@ -180,7 +180,7 @@ fn without_a_kubeconfig_it_says_where_one_is_named() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_once_and_what_is_elsewhere_is_still_asked() {
+fn an_unreachable_server_is_reported_once_and_urls_are_read() {
     let place = format!("cloud-adapter=http://{NOBODY}");
     let (code, out, err) = said(&["status", "--kubeconfig", "CONFIG", "--url", &place, "-o", "json"]);
     assert_eq!(code, 1, "{err}");
@@ -191,14 +191,14 @@ fn a_server_that_is_away_is_told_once_and_what_is_elsewhere_is_still_asked() {
 }
 
 #[test]
-fn yaml_is_read_by_programs() {
+fn yaml_output_is_valid() {
     let (code, out, _) = said(&["clusters", "-o", "yaml"]);
     let report: ClustersReport = serde_saphyr::from_str(&out).expect("YAML");
     assert_eq!((code, report.missing.len()), (1, 1), "{out}");
 }
 
 #[test]
-fn shells_learn_the_commands() {
+fn completion_scripts_contain_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let (code, out, _) = said(&["completions", shell]);
         assert!(code == 0 && out.contains("orphans"), "{shell}: {out}");
@@ -219,7 +219,7 @@ fn limits_are_read_from_standard_input() {
 }
 
 #[test]
-fn there_are_no_colours_where_none_are_wanted() {
+fn colours_can_be_disabled() {
     let (_, out, _) = said(&["status"]);
     assert!(!out.contains('\u{1b}'), "{out}");
     let (_, out, _) = said(&["status", "--color", "always"]);

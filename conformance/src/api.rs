@@ -1,4 +1,4 @@
-//! The adapter as one caller sees it: every RPC typed, with a deadline always, and on record.
+//! A client of the adapter for one caller: every RPC is typed, has a deadline and is recorded.
 
 mod raw;
 mod watch;
@@ -34,10 +34,10 @@ use crate::{
 /// How long after its deadline a call may hang before the suite gives up on it.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What came of a call.
+/// Result of a call.
 pub type Answer<T> = Result<T, CallError>;
 
-/// Who calls.
+/// The role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Calls `InstanceService`.
@@ -46,16 +46,16 @@ pub enum Role {
     ServiceController,
     /// Calls `RouteService`.
     RouteController,
-    /// Watches everything, and makes dry runs.
+    /// Watches everything and makes dry runs.
     Operator,
-    /// Has a valid identity and no role.
+    /// Has a valid identity without a role.
     Stranger,
-    /// Shows no identity.
+    /// Presents no identity.
     Nobody,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 6] = [
         Self::NodeController,
         Self::ServiceController,
@@ -79,16 +79,16 @@ impl fmt::Display for Role {
     }
 }
 
-/// A call that was refused or broke. Dereferences to what the contract knows of it.
+/// A call that was refused or broke off. Dereferences to the typed error of the contract.
 #[derive(Clone, Debug)]
 pub struct CallError {
-    /// `EnsureLoadBalancer` and so on.
+    /// The RPC, such as `EnsureLoadBalancer`.
     pub method: &'static str,
-    /// As it came, with its details and metadata.
+    /// The gRPC status as received, with its details and metadata.
     pub status: Box<Status>,
-    /// As the contract reads it.
+    /// The status as the contract defines it.
     pub error: Box<AdapterError>,
-    /// How long it took.
+    /// How long the call took.
     pub took: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Deref for CallError {
 }
 
 impl CallError {
-    /// Why there was no connection, if that is what was wrong: then the adapter has said nothing at all.
+    /// Why the connection failed. `None`: the adapter was reached, so the error is its own answer.
     #[must_use]
     pub fn unreached(&self) -> Option<String> {
         let causes = || iter::successors(self.status.source(), |&cause| cause.source());
@@ -116,13 +116,13 @@ impl fmt::Display for CallError {
             return write!(f, "{}: cannot connect to the adapter: {why}", self.method);
         }
         write!(f, "{}: {:?} ", self.method, self.status.code())?;
-        // What the contract makes of an error without a reason is not what the adapter said.
+        // For an error without a reason, the contract derives one; the adapter did not send it.
         match self.status.get_error_details().error_info() {
             Some(_) => write!(f, "{reason}: {message}")?,
-            None => write!(f, "without a reason: {message}")?,
+            None => write!(f, "no reason given: {message}")?,
         }
         if let Some(delay) = retry_after {
-            write!(f, " (again in {} ms)", delay.as_millis())?;
+            write!(f, " (retry after {} ms)", delay.as_millis())?;
         }
         for violation in violations {
             write!(f, " [{}: {}]", violation.field, violation.description)?;
@@ -133,14 +133,14 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// A call that had to succeed and did not fails the check.
+/// Turns an error of a call that must succeed into a failure of the check.
 impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
-        Self::failed(format!("the call succeeds here: {}", error.method), error.to_string())
+        Self::failed(format!("the call succeeds: {}", error.method), error.to_string())
     }
 }
 
-/// The adapter as one caller sees it. Cloning is cheap and shares the connection and the record.
+/// A client of the adapter for one caller. Clones are cheap and share the connection and the record.
 #[derive(Clone, Debug)]
 pub struct Api {
     role: Role,
@@ -151,7 +151,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// `deadline`: how long a call may take unless the check says otherwise. Longer than an Ensure waits.
+    /// `deadline`: how long a call may take unless the check sets another limit. It is longer than an Ensure waits.
     pub(crate) fn new(
         role: Role,
         channel: AdapterChannel,
@@ -161,31 +161,31 @@ impl Api {
         Self { role, channel, transcript, tracker, deadline }
     }
 
-    /// The same with another deadline.
+    /// Returns a client with another deadline.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
     }
 
-    /// The same off the record, for calls by the hundred.
+    /// Returns a client that does not record its calls, for checks that make hundreds of them.
     #[must_use]
     pub fn off_record(&self) -> Self {
         Self { transcript: Transcript::new(), ..self.clone() }
     }
 
-    /// The same, but what the end of a connection does to a call is its answer.
+    /// Returns a client that does not retry a call when its connection ends, but returns the error.
     #[must_use]
     pub fn without_repetition(&self) -> Self {
         Self { channel: self.channel.clone().without_repetition(), ..self.clone() }
     }
 
-    /// Who calls.
+    /// Returns the role of the caller.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// For services that are not the contract's. Set deadlines yourself.
+    /// Returns the channel, for gRPC services outside the contract. The caller must set deadlines itself.
     #[must_use]
     pub fn channel(&self) -> AdapterChannel {
         self.channel.clone()
@@ -194,7 +194,7 @@ impl Api {
     /// `AdapterService.GetInfo`.
     ///
     /// # Errors
-    /// As the adapter refuses; `DEADLINE_EXCEEDED` if it hangs. The same holds for every call here.
+    /// Returns the error of the adapter, or `DEADLINE_EXCEEDED` if the call hangs. The same holds for every call of this type.
     pub async fn info(&self, context: &RequestContext) -> Answer<GetInfoResponse> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = GetInfoRequest { context: Some(context.clone()) };
@@ -204,7 +204,7 @@ impl Api {
     /// `InstanceService.BatchGetInstances`.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn batch_get_instances(
         &self,
         request: BatchGetInstancesRequest,
@@ -217,17 +217,17 @@ impl Api {
     /// `LoadBalancerService.PutBackendSet`.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn put_backend_set(&self, request: PutBackendSetRequest) -> Answer<PutBackendSetResponse> {
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.put_backend_set(request).await };
         self.unary("PutBackendSet", request, send).await
     }
 
-    /// `LoadBalancerService.EnsureLoadBalancer`, once. [`Context::converge`](crate::context::Context::converge) repeats it.
+    /// Sends `LoadBalancerService.EnsureLoadBalancer` once. [`Context::converge`](crate::context::Context::converge) repeats it.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn ensure_load_balancer(
         &self,
         request: EnsureLoadBalancerRequest,
@@ -238,10 +238,10 @@ impl Api {
         self.unary("EnsureLoadBalancer", request, send).await
     }
 
-    /// `LoadBalancerService.DeleteLoadBalancer`, once. [`Context::remove`](crate::context::Context::remove) repeats it.
+    /// Sends `LoadBalancerService.DeleteLoadBalancer` once. [`Context::remove`](crate::context::Context::remove) repeats it.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn delete_load_balancer(
         &self,
         request: DeleteLoadBalancerRequest,
@@ -251,10 +251,10 @@ impl Api {
         self.unary("DeleteLoadBalancer", request, send).await
     }
 
-    /// `RouteService.ApplyRoutes`. What it lays is removed after the check.
+    /// `RouteService.ApplyRoutes`. The routes that it creates are removed after the check.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn apply_routes(&self, request: ApplyRoutesRequest) -> Answer<ApplyRoutesResponse> {
         self.tracker.apply(&request);
         let mut client = RouteServiceClient::new(self.channel());
@@ -265,7 +265,7 @@ impl Api {
     /// `AdapterService.WatchStatus`.
     ///
     /// # Errors
-    /// As [`Self::info`], if it does not begin.
+    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_status(&self, context: &RequestContext) -> Answer<Watch<WatchStatusResponse>> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = WatchStatusRequest { context: Some(context.clone()) };
@@ -275,7 +275,7 @@ impl Api {
     /// `InstanceService.WatchInstances`.
     ///
     /// # Errors
-    /// As [`Self::info`], if it does not begin.
+    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_instances(
         &self,
         request: WatchInstancesRequest,
@@ -288,7 +288,7 @@ impl Api {
     /// `LoadBalancerService.WatchLoadBalancers`.
     ///
     /// # Errors
-    /// As [`Self::info`], if it does not begin.
+    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_load_balancers(
         &self,
         request: WatchLoadBalancersRequest,
@@ -301,17 +301,17 @@ impl Api {
     /// `RouteService.WatchRoutes`.
     ///
     /// # Errors
-    /// As [`Self::info`], if it does not begin.
+    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_routes(&self, request: WatchRoutesRequest) -> Answer<Watch<WatchRoutesResponse>> {
         let mut client = RouteServiceClient::new(self.channel());
         let send = |request| async move { client.watch_routes(request).await };
         self.stream("WatchRoutes", request, send).await
     }
 
-    /// `grpc.health.v1.Health.Check`: the status as a number, 1 is SERVING.
+    /// `grpc.health.v1.Health.Check`. Returns the status as a number; 1 is SERVING.
     ///
     /// # Errors
-    /// As [`Self::info`]; `NOT_FOUND` for a service that nobody knows.
+    /// See [`Self::info`]; `NOT_FOUND` for an unknown service.
     pub async fn health(&self, service: &str) -> Answer<i32> {
         let mut client = HealthClient::new(self.channel());
         let request = HealthCheckRequest { service: service.to_owned() };
@@ -319,20 +319,20 @@ impl Api {
         Ok(self.unary("Health.Check", request, send).await?.status)
     }
 
-    /// Any unary method, by its path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for what
-    /// the generated types cannot say.
+    /// Calls any unary method, by its path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for messages
+    /// that the generated types cannot express.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
         let channel = self.channel();
         self.unary(path, message, |request| raw::call(channel, path, request)).await
     }
 
-    /// The same, with another header `authorization` than the caller's own.
+    /// Calls any unary method with another `authorization` header than that of the caller.
     ///
     /// # Errors
-    /// As [`Self::info`].
+    /// See [`Self::info`].
     pub async fn raw_as(&self, authorization: &str, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
         let channel = self.channel();
         let send = |mut request: Request<Vec<u8>>| {
@@ -373,7 +373,7 @@ impl Api {
         }
     }
 
-    /// Opens a stream. It has no deadline of its own; reading it has.
+    /// Opens a stream. The stream has no deadline; each read has one.
     async fn stream<Q, T, F>(
         &self,
         method: &'static str,
@@ -393,15 +393,12 @@ impl Api {
         }
     }
 
-    /// An adapter that ignores the deadline is not waited for either.
+    /// Stops waiting for an adapter that ignores the deadline.
     async fn patiently<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         let patience = self.deadline.saturating_add(GRACE);
         let late = |_elapsed| {
-            let text = format!(
-                "no answer within {} s, the deadline of {} s included",
-                patience.as_secs(),
-                self.deadline.as_secs()
-            );
+            let text =
+                format!("no answer within {} s (deadline {} s)", patience.as_secs(), self.deadline.as_secs());
             Status::new(Code::DeadlineExceeded, text)
         };
         tokio::time::timeout(patience, call).await.map_err(late)?

@@ -1,4 +1,4 @@
-//! What a check is, what it needs, and how it ends.
+//! What a check is, which prerequisites it has, and how it ends.
 
 use std::{fmt, time::Duration};
 
@@ -6,13 +6,13 @@ use futures::future::BoxFuture;
 
 use crate::{context::Context, hooks::Hook};
 
-/// How a check's function ends: `Ok` has passed.
+/// Result of a check's function; `Ok` means passed.
 pub type Verdict = Result<(), Stop>;
 
 /// A check's function. An `async fn check(cx: &Context) -> Verdict` becomes one by `|cx| Box::pin(check(cx))`.
 pub type Run = for<'a> fn(&'a Context) -> BoxFuture<'a, Verdict>;
 
-/// The time that a check has unless it asks for more. What it made is removed after that, in time of its own.
+/// Default limit of a check. Cleaning up afterwards has a limit of its own.
 const USUAL_LIMIT: Duration = Duration::from_secs(60);
 
 /// One check.
@@ -20,52 +20,52 @@ const USUAL_LIMIT: Duration = Duration::from_secs(60);
 pub struct Check {
     /// Family and number, such as `LB-02`. Never reused.
     pub id: &'static str,
-    /// What is claimed, in words with dashes.
+    /// The claim, as words with dashes.
     pub name: &'static str,
-    /// What is needed beside the adapter.
+    /// Prerequisites apart from the adapter.
     pub tier: Tier,
-    /// Whether an adapter may do without.
+    /// Whether an adapter may fail it and still conform.
     pub standing: Standing,
-    /// Where the contract says so, such as `load_balancer_service.proto, EnsureLoadBalancer`.
+    /// The section of the contract, such as `load_balancer_service.proto, EnsureLoadBalancer`.
     pub section: &'static str,
-    /// Without these it is skipped.
+    /// The check is skipped if one of these is missing.
     pub needs: &'static [Need],
-    /// Whether it has its adapter and vendor to itself: because it injects faults, counts calls, or stops the adapter.
+    /// Whether it needs exclusive use of its adapter and vendor, because it injects faults, counts calls or stops the adapter.
     pub exclusive: bool,
-    /// Whether it also looks at the replicas, if there are some: none of them is stopped meanwhile.
+    /// Whether it also calls each replica, if the parameter file names some. No replica is stopped while it runs.
     pub visits_replicas: bool,
-    /// The longest that it takes, where load balancers are quick.
+    /// Time limit, for vendors whose load balancers become ready quickly.
     pub limit: Duration,
-    /// The check itself.
+    /// The function of the check.
     pub run: Run,
 }
 
-/// What a check acts on; each tier has a verdict of its own.
+/// Prerequisites of a check, in three levels; each tier has a verdict of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// The contract alone.
+    /// The check only makes calls to the adapter.
     T1,
-    /// A proxy between adapter and vendor counts and disturbs calls.
+    /// A proxy between adapter and vendor counts calls and injects faults.
     T2,
-    /// The adapter's process is killed, restarted, reconfigured.
+    /// The check kills, restarts or reconfigures the adapter's process.
     T3,
 }
 
-/// Whether an adapter may do without.
+/// Whether an adapter may fail a check and still conform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// An adapter that fails it does not conform.
     Mandatory,
-    /// Only for adapters that say that they can.
+    /// Applies only to adapters that report the capability.
     Capability,
 }
 
-/// Something that a check cannot do without.
+/// A prerequisite of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// A capability of `GetInfo`.
     Capability(&'static str),
-    /// A command of the parameter file.
+    /// A command in the parameter file.
     Hook(Hook),
     /// The suite's own proxy between adapter and vendor.
     Proxy,
@@ -73,30 +73,30 @@ pub enum Need {
     Secured,
     /// Two replicas of one adapter.
     Replicas,
-    /// Something else of the parameter file that may be left out, by its key, such as `vendor.lists`.
+    /// Another optional entry of the parameter file, by its key, such as `vendor.lists`.
     Param(&'static str),
 }
 
 /// Why a check's function ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The adapter does not do what the contract wants.
+    /// The adapter does not do what the contract demands.
     Failed(Finding),
-    /// It cannot be told here, and why.
+    /// The check cannot decide this here; holds the cause.
     Skipped(String),
 }
 
-/// What a failed check says.
+/// What a failed check reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What the contract wants, one sentence.
+    /// The demand of the contract, as one sentence.
     pub wants: String,
-    /// What came instead.
+    /// What was observed instead.
     pub came: String,
 }
 
 impl Check {
-    /// A mandatory check of the first tier that shares its adapter with others.
+    /// A mandatory check of the first tier, which runs concurrently with others on the same adapter.
     #[must_use]
     pub const fn t1(id: &'static str, name: &'static str, run: Run) -> Self {
         Self {
@@ -113,62 +113,62 @@ impl Check {
         }
     }
 
-    /// A mandatory check of the second tier: alone with its adapter, behind the proxy.
+    /// A mandatory check of the second tier, with exclusive use of an adapter behind the proxy.
     #[must_use]
     pub const fn t2(id: &'static str, name: &'static str, run: Run) -> Self {
         Self { tier: Tier::T2, needs: &[Need::Proxy], exclusive: true, ..Self::t1(id, name, run) }
     }
 
-    /// A mandatory check of the third tier: alone with its adapter, which it may kill and start.
+    /// A mandatory check of the third tier, with exclusive use of an adapter that it may kill and start.
     #[must_use]
     pub const fn t3(id: &'static str, name: &'static str, run: Run) -> Self {
         const PROCESS: &[Need] = &[Need::Hook(Hook::KillAdapter), Need::Hook(Hook::StartAdapter)];
         Self { tier: Tier::T3, needs: PROCESS, exclusive: true, ..Self::t1(id, name, run) }
     }
 
-    /// Where the contract says so. Every check has this.
+    /// Sets the section of the contract. Every check has one.
     #[must_use]
     pub const fn section(self, section: &'static str) -> Self {
         Self { section, ..self }
     }
 
-    /// Everything that it needs, in place of what its tier needs as a rule.
+    /// Sets all prerequisites; replaces the defaults of the tier.
     #[must_use]
     pub const fn needs(self, needs: &'static [Need]) -> Self {
         Self { needs, ..self }
     }
 
-    /// Only for adapters that say that they can: a lack of any need skips it without harm to the verdict.
+    /// Makes the check optional: a missing prerequisite skips it without making the verdict incomplete.
     #[must_use]
     pub const fn optional(self) -> Self {
         Self { standing: Standing::Capability, ..self }
     }
 
-    /// Alone with its adapter.
+    /// Requires exclusive use of the adapter.
     #[must_use]
     pub const fn alone(self) -> Self {
         Self { exclusive: true, ..self }
     }
 
-    /// Together with others, in spite of its tier.
+    /// Lets the check run concurrently with others, whatever its tier.
     #[must_use]
     pub const fn shared(self) -> Self {
         Self { exclusive: false, ..self }
     }
 
-    /// Looks at the replicas, too, if the parameter file names some.
+    /// Lets the check also call each replica, if the parameter file names some.
     #[must_use]
     pub const fn visits_replicas(self) -> Self {
         Self { visits_replicas: true, ..self }
     }
 
-    /// The longest that it takes, in seconds.
+    /// Sets the time limit, in seconds.
     #[must_use]
     pub const fn within(self, seconds: u64) -> Self {
         Self { limit: Duration::from_secs(seconds), ..self }
     }
 
-    /// The letters of its ID, such as `LB`.
+    /// The letters of the ID, such as `LB`.
     #[must_use]
     pub fn family(&self) -> &'static str {
         self.id.split_once('-').map_or(self.id, |(family, _number)| family)
@@ -176,23 +176,23 @@ impl Check {
 }
 
 impl Stop {
-    /// The adapter does not do what the contract wants.
+    /// The adapter does not do what the contract demands.
     pub fn failed(wants: impl Into<String>, came: impl Into<String>) -> Self {
         Self::Failed(Finding { wants: wants.into(), came: came.into() })
     }
 
-    /// It cannot be told here.
+    /// The check cannot decide this here.
     pub fn skipped(why: impl Into<String>) -> Self {
         Self::Skipped(why.into())
     }
 }
 
 impl Need {
-    /// What is said where it is missing.
+    /// The reason that is reported when the prerequisite is missing.
     #[must_use]
     pub fn lack(&self) -> String {
         match self {
-            Self::Capability(name) => format!("the adapter does not have the capability {name}"),
+            Self::Capability(name) => format!("the adapter does not report the capability {name}"),
             Self::Hook(_) | Self::Proxy | Self::Secured | Self::Replicas | Self::Param(_) => {
                 format!("{self} is not set")
             }

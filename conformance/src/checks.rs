@@ -1,15 +1,15 @@
-//! The registry: every check, one file a family.
+//! The registry of all checks; each family has a file.
 
-mod bud;
 mod budget;
-mod err;
-mod flt;
-mod id;
-mod ins;
-mod lb;
-mod lif;
-mod rt;
-mod sec;
+mod budgets;
+mod errors;
+mod faults;
+mod identity;
+mod instances;
+mod lifecycle;
+mod load_balancers;
+mod routes;
+mod security;
 
 use crate::check::Check;
 
@@ -17,15 +17,15 @@ use crate::check::Check;
 #[must_use]
 pub fn all() -> Vec<Check> {
     [
-        id::CHECKS,
-        err::CHECKS,
-        ins::CHECKS,
-        lb::CHECKS,
-        rt::CHECKS,
-        bud::CHECKS,
-        flt::CHECKS,
-        sec::CHECKS,
-        lif::CHECKS,
+        identity::CHECKS,
+        errors::CHECKS,
+        instances::CHECKS,
+        load_balancers::CHECKS,
+        routes::CHECKS,
+        budgets::CHECKS,
+        faults::CHECKS,
+        security::CHECKS,
+        lifecycle::CHECKS,
     ]
     .concat()
 }
@@ -38,14 +38,14 @@ mod tests {
     use crate::check::{Need, Standing, Tier};
 
     #[test]
-    fn every_check_is_whole() {
+    fn every_check_is_complete() {
         let mut ids = BTreeSet::new();
         for check in all() {
             assert!(ids.insert(check.id), "{} twice", check.id);
             assert!(!check.section.is_empty(), "{} names no section of the contract", check.id);
             assert!(!check.name.contains(' ') && !check.name.is_empty(), "{}: {:?}", check.id, check.name);
             if check.tier == Tier::T2 {
-                assert!(check.needs.contains(&Need::Proxy), "{} is of T2 and needs no proxy", check.id);
+                assert!(check.needs.contains(&Need::Proxy), "{} is a T2 check without a proxy", check.id);
             }
             let gated = check
                 .needs
@@ -59,6 +59,6 @@ mod tests {
         }
     }
 
-    /// What an adapter is for: who lacks one of these is not tested for it, and that shows as incomplete.
+    /// The main capabilities. Without one of them, its checks are skipped and the verdict is incomplete.
     const BASIC: [&str; 3] = ["instances", "loadbalancers", "routes"];
 }

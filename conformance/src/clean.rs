@@ -1,4 +1,4 @@
-//! Removes what a check made, and looks whether anything is left.
+//! Removes what a check created, and verifies that nothing is left.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,18 +21,18 @@ use crate::{
     tracker::{Made, Undo},
 };
 
-/// The longest that cleaning up after one check takes.
+/// Time limit for cleaning up after one check.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Between two attempts.
+/// Pause between two attempts.
 const TICK: Duration = Duration::from_millis(100);
-/// One call may take so long at least, and `timings.answer` at most.
+/// Least time for one call; `timings.answer` is the most.
 const CALL_MIN: Duration = Duration::from_secs(1);
-/// Newer than every writer of a check, so that no fence keeps anything.
+/// Newer than the epoch of every writer in a check, so that no fence refuses the removal.
 const EPOCH: u64 = 1 << 40;
-/// Upserts and deletes of one request. Source: contract, ApplyRoutes.
+/// Maximum of upserts and deletes in one request. Source: contract, ApplyRoutes.
 const ROUTES_MAX: usize = 200;
 
-/// Removes everything, and answers what is left, one line each.
+/// Removes everything. Returns what is left, a line for each object.
 pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
     let made = cx.tracker().take();
@@ -40,7 +40,7 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     let mut left = Vec::new();
     for replica in cx.lane().down() {
         if let Err(stop) = cx.replica_process(replica).start().await {
-            left.push(format!("the adapter stands still: {}", said(&stop)));
+            left.push(format!("the adapter hangs: {}", said(&stop)));
         }
     }
     let acted = cx.check().exclusive && cx.lane().proxy.as_ref().is_some_and(Proxy::clear);
@@ -63,7 +63,8 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     left
 }
 
-/// Ends what the adapter remembers of faults, if there were some or it says so. Only a check that is alone may make any.
+/// Waits until the adapter has recovered from faults, if the check injected some or the adapter reports some. Only for checks with
+/// exclusive use.
 async fn healed(cx: &Context, acted: bool) -> Option<String> {
     if !cx.check().exclusive || !(acted || cx.is_marked().await) {
         return None;
@@ -86,27 +87,27 @@ async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
     balancers.into_iter().flatten().chain(routes.into_iter().flatten()).collect()
 }
 
-/// What is left of one load balancer.
+/// Deletes one load balancer. Returns what is left of it.
 async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Instant) -> Option<String> {
     let key = request.key.clone().unwrap_or_default();
     request.fence = Some(cx.cluster().fence_of(EPOCH, 1));
-    // What was sent last may have been wrong on purpose.
+    // The check may have sent an invalid request on purpose.
     if let Some(cluster) = cx.clusters().iter().find(|cluster| cluster.id() == key.cluster_id) {
         request.context = Some(cluster.context());
     }
     let left = |why: &str| Some(format!("load balancer {}/{}: {why}", key.cluster_id, key.owner_uid));
-    let Ok(api) = cx.service() else { return left("nobody may remove it") };
+    let Ok(api) = cx.service() else { return left("no service-controller identity to delete it with") };
     let late = Instant::now() + cx.params().timings.converge;
     let mut end = end;
     loop {
         let came = match api.within(time_left(cx, end)).delete_load_balancer(request.clone()).await {
             Ok(answer) if answer.state() == LoadBalancerState::Absent => return None,
             Ok(answer) => {
-                // An adapter that is at it may take as long as removals take.
+                // A deletion in progress may take as long as a load balancer needs to converge.
                 end = end.max(late);
                 format!("{:?}", answer.state())
             }
-            // What cannot be named was not made; if it was, the listing shows it.
+            // An invalid key cannot have created anything; if it did, the listing shows it.
             Err(error) if error.reason == Reason::FieldInvalid => return None,
             Err(error) => error.to_string(),
         };
@@ -117,23 +118,25 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
     }
 }
 
-/// How long one attempt may take: an adapter that hangs takes no longer than one that refuses.
+/// Time for one attempt, so that a hanging adapter delays the clean-up no longer than a refusing one.
 fn time_left(cx: &Context, end: Instant) -> Duration {
     let longest = cx.params().timings.answer.max(CALL_MIN);
     end.saturating_duration_since(Instant::now()).clamp(CALL_MIN, longest)
 }
 
-/// What is left of a cluster's routes.
+/// Deletes the routes of a cluster. Returns what is left.
 async fn remove_routes(
     cx: &Context,
     cluster: &Cluster,
     mut removals: Vec<RouteDelete>,
     end: Instant,
 ) -> Option<String> {
-    let Ok(api) = cx.route() else { return Some("routes: nobody may remove them".to_owned()) };
-    // Some are in another's CIDRs on purpose.
+    let Ok(api) = cx.route() else {
+        return Some("routes: no route-controller identity to delete them with".to_owned());
+    };
+    // Some checks create routes in the CIDRs of another cluster on purpose.
     let everywhere: Vec<String> = cx.clusters().iter().map(Cluster::cluster_cidr).collect();
-    // Who says when to come back is at it, and may take as long as anything takes here.
+    // An adapter that returns a retry delay is working on it, and may take as long as a load balancer needs to converge.
     let late = Instant::now() + cx.params().timings.converge;
     loop {
         let (mut rest, mut came, mut end) = (Vec::new(), String::new(), end);
@@ -171,13 +174,13 @@ async fn remove_routes(
     }
 }
 
-/// Whether nothing is left of a route. A key that is none names nothing.
+/// Whether nothing is left of a route. An invalid key cannot belong to a route.
 fn is_done(result: &RouteResult) -> bool {
     let invalid = || result.error.as_ref().is_some_and(|error| error.reason() == Reason::FieldInvalid);
     matches!(result.outcome(), Outcome::Applied | Outcome::Unchanged | Outcome::Conflict) || invalid()
 }
 
-/// What the check's clusters still own, as the adapter lists it, and as the vendor's side does.
+/// What the check's clusters still own, according to the adapter's listing and to the vendor.
 async fn leaks(cx: &Context) -> Vec<String> {
     let found = cx.clusters().into_iter().map(|cluster| async move {
         let mut left = Vec::new();
@@ -186,7 +189,7 @@ async fn leaks(cx: &Context) -> Vec<String> {
         }
         if cx.lane().hooks.has(Hook::ListOwned) {
             match cx.hook(Hook::ListOwned, &[("CLUSTER_ID", cluster.id())]).await {
-                Ok(printed) => left.extend(printed.lines().map(|line| format!("at the vendor: {line}"))),
+                Ok(printed) => left.extend(printed.lines().map(|line| format!("in the cloud: {line}"))),
                 Err(stop) => left.push(said(&stop)),
             }
         }
@@ -195,7 +198,7 @@ async fn leaks(cx: &Context) -> Vec<String> {
     future::join_all(found).await.into_iter().flatten().collect()
 }
 
-/// Within the time that a started adapter has to be ready: one that hangs leaves it open.
+/// Lists what a cluster owns. The limit is the time that a started adapter has to be ready, so a hanging adapter is reported.
 async fn listed(cx: &Context, cluster: &Cluster) -> Vec<String> {
     let limit = cx.params().timings.ready;
     let late = |_elapsed| vec![format!("cluster {}: not listed within {} s", cluster.id(), limit.as_secs())];

@@ -1,5 +1,5 @@
-//! A virtual cluster: an ID that nobody else uses, and requests in its name. Adapters tell clusters apart by their IDs alone, so
-//! checks that run side by side do not see each other.
+//! A virtual cluster: a unique cluster ID, and requests with it. Adapters distinguish clusters by their IDs alone, so checks that run side
+//! by side do not see each other's objects.
 
 use std::{
     sync::{
@@ -21,35 +21,35 @@ use tokio::time::Instant;
 
 use crate::params::Samples;
 
-/// Pod CIDRs of a cluster: `/28`s of its own `/18`.
+/// Number of pod CIDRs in a cluster: `/28`s of its own `/18`.
 pub const POD_CIDRS: u16 = 1024;
-/// `/18`s of 10.0.0.0/8.
+/// Number of `/18`s in 10.0.0.0/8.
 const NETWORKS: u64 = 1024;
 
-/// The shards of the controllers. An adapter that knows who calls lets each write under its own only.
+/// The shards of the controllers. An adapter that authenticates callers lets each write under its own shard name only.
 const BALANCERS: &str = "service-controller";
 const ROUTES: &str = "route-controller";
 
-/// What a request takes to arrive, at most: the adapter reckons an age from then on.
+/// Longest time that a request takes to arrive; the adapter measures `max_staleness` back from its arrival.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
-/// A virtual cluster. Cloning shares its fence.
+/// A virtual cluster. Clones share its fence.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     id: Arc<str>,
-    /// Names the shards that write, and is part of all UIDs.
+    /// Prefix of the names of writing shards, and part of all UIDs.
     shard: Arc<str>,
     network: u64,
     sequence: Arc<AtomicU64>,
     samples: Arc<Samples>,
 }
 
-/// A load balancer that a check wants. Change `request` and `backends` freely before it is sent.
+/// The desired state of one load balancer. Change `request` and `backends` freely before it is sent.
 #[derive(Clone, Debug)]
 pub struct Balancer {
-    /// What is sent; `spec.backend_set_id` is filled in by [`Self::backends`].
+    /// The request; `spec.backend_set_id` is filled in by [`Self::backends`].
     pub request: EnsureLoadBalancerRequest,
-    /// The set that the specification names.
+    /// The backend set that the specification refers to.
     pub set: PutBackendSetRequest,
 }
 
@@ -59,19 +59,19 @@ impl Cluster {
         Self { id: id.into(), shard, network: network % NETWORKS, sequence: Arc::default(), samples }
     }
 
-    /// The same cluster, written by another shard, with other objects: for an adapter that serves one cluster alone, so that what one
-    /// check did does not bind the next.
+    /// The same cluster with another shard and other objects. With an adapter that serves only one cluster, it keeps checks independent of
+    /// each other.
     pub(crate) fn sharded(self, shard: &str) -> Self {
         Self { shard: shard.into(), ..self }
     }
 
-    /// Its ID.
+    /// The cluster ID.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// A request's context in its name.
+    /// A request context with this cluster ID.
     #[must_use]
     pub fn context(&self) -> RequestContext {
         let sequence = self.sequence.load(Ordering::Relaxed);
@@ -83,17 +83,17 @@ impl Cluster {
         }
     }
 
-    /// The same, and the vendor is asked now.
+    /// A request context that demands a fresh answer from the vendor.
     #[must_use]
     pub fn live(&self) -> RequestContext {
         RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
     }
 
-    /// The same, and what was read since then is good enough.
+    /// A request context that accepts anything read since `since`.
     #[must_use]
     pub fn as_of(&self, then: Instant) -> RequestContext {
         let age = then.elapsed() + UNDER_WAY;
-        // Only an age of more years than a protobuf's duration holds is none.
+        // Fails only for an age beyond the range of a protobuf duration.
         RequestContext { max_staleness: age.try_into().ok(), ..self.context() }
     }
 
@@ -155,13 +155,13 @@ impl Cluster {
         Balancer { request, set }.backends(&[])
     }
 
-    /// The UID of an object of this cluster, by its name.
+    /// The UID of an object of this cluster, derived from its name.
     #[must_use]
     pub fn uid(&self, name: &str) -> String {
         uuid(&[&self.id, &self.shard, name])
     }
 
-    /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form: no two clusters of a run share one.
+    /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form. Clusters of a run have different ones.
     #[must_use]
     pub fn pod_cidr(&self, n: u16) -> String {
         let base = (10_u32 << 24) | (u32::try_from(self.network).unwrap_or(0) << 14);
@@ -169,13 +169,13 @@ impl Cluster {
         format!("{}/28", std::net::Ipv4Addr::from_bits(address))
     }
 
-    /// All its pod CIDRs as one: `cluster_cidrs` of requests.
+    /// One CIDR that contains all its pod CIDRs: `cluster_cidrs` of requests.
     #[must_use]
     pub fn cluster_cidr(&self) -> String {
         self.pod_cidr(0).replace("/28", "/18")
     }
 
-    /// The route to the n-th pod CIDR by a machine, for the Node `node-<n>`.
+    /// The route to the n-th pod CIDR through an instance, for the Node `node-<n>`.
     #[must_use]
     pub fn route(&self, n: u16, machine: &Instance) -> RouteUpsert {
         let name = format!("node-{n}");
@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// A request that lays these.
+    /// A request that creates these routes.
     #[must_use]
     pub fn routes(&self, upserts: Vec<RouteUpsert>) -> ApplyRoutesRequest {
         ApplyRoutesRequest {
@@ -203,7 +203,7 @@ impl Cluster {
         }
     }
 
-    /// Asks for these instances by provider ID, as fresh as `context` says.
+    /// A request for these instances by provider ID, with the freshness of `context`.
     #[must_use]
     pub fn instances<'a>(
         &self,
@@ -218,7 +218,7 @@ impl Cluster {
 }
 
 impl Balancer {
-    /// With these machines behind it.
+    /// Sets these instances as backends.
     #[must_use]
     pub fn backends(mut self, machines: &[Instance]) -> Self {
         let backends: Vec<Backend> = machines.iter().map(backend).collect();
@@ -230,21 +230,21 @@ impl Balancer {
         self.spec(|spec| spec.backend_set_id = set)
     }
 
-    /// With these listeners.
+    /// Sets the listeners.
     #[must_use]
     pub fn listeners(self, listeners: impl Into<Vec<Listener>>) -> Self {
         let listeners = listeners.into();
         self.spec(|spec| spec.listeners = listeners)
     }
 
-    /// With another specification.
+    /// Changes the specification.
     #[must_use]
     pub fn spec(mut self, change: impl FnOnce(&mut LoadBalancerSpec)) -> Self {
         change(self.request.spec.get_or_insert_default());
         self
     }
 
-    /// By another writer.
+    /// Sets the fence of the writer.
     #[must_use]
     pub fn fence(mut self, fence: Fence) -> Self {
         self.request.fence = Some(fence);
@@ -257,7 +257,7 @@ impl Balancer {
         self.request.key.clone().unwrap_or_default()
     }
 
-    /// The request that removes it, by the same writer.
+    /// The delete request, by the same writer.
     #[must_use]
     pub fn removal(&self) -> DeleteLoadBalancerRequest {
         let EnsureLoadBalancerRequest { context, key, owner, fence, known, .. } = self.request.clone();
@@ -290,7 +290,7 @@ pub fn udp(port: u32) -> Listener {
     Listener { name: format!("udp-{port}"), protocol: Protocol::Udp.into(), ..tcp(port) }
 }
 
-/// A machine as a backend: its internal addresses, one a family.
+/// An instance as a backend, with one internal address per family.
 #[must_use]
 pub fn backend(machine: &Instance) -> Backend {
     let internal = i32::from(instance_address::Type::InternalIp);
@@ -310,14 +310,14 @@ pub fn backend(machine: &Instance) -> Backend {
     }
 }
 
-/// A UUID that comes from words. Its form is that of version 8, which is free. Source: RFC 9562, section 5.8.
+/// A UUID derived from words, in the form of version 8, which is free to use. Source: RFC 9562, section 5.8.
 pub(crate) fn uuid(words: &[&str]) -> String {
     let digest = hex(&Sha256::digest(words.join("/")));
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
     format!("{}-{}-8{}-8{}-{}", part(0, 8), part(8, 12), part(12, 15), part(15, 18), part(18, 30))
 }
 
-/// Bytes as lower-case digits.
+/// Bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn names_decide_uids() {
+    fn uids_depend_on_names_only() {
         let cluster = Cluster::new("c", 0, Arc::default());
         assert_eq!(cluster.uid("web"), cluster.uid("web"));
         assert_ne!(cluster.uid("web"), Cluster::new("d", 0, Arc::default()).uid("web"));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn other_backends_are_another_set() {
+    fn other_backends_have_another_set_id() {
         let cluster = Cluster::new("c", 0, Arc::default());
         let web = cluster.balancer("web");
         let machine = Instance { provider_id: "sim://a/b".into(), ..Instance::default() };

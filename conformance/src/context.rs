@@ -1,4 +1,4 @@
-//! What a check has at hand.
+//! What a check works with.
 
 mod heal;
 
@@ -37,18 +37,18 @@ use crate::{
     transcript::Transcript,
 };
 
-/// The capability of vendors that can write down whose a route is.
+/// The capability of vendors that can store the owner of a route.
 pub const ROUTE_TAGS: &str = "routes.ownership-tags";
 
-/// Between two looks at a condition.
+/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(25);
-/// Nobody is told to come back later than this by an adapter that works.
+/// Longest retry delay that a healthy adapter sends.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Provider IDs in a variable of a command: systems limit its size. Source: Linux, execve(2), MAX_ARG_STRLEN.
+/// Maximum length of the provider IDs in a variable of a command: systems limit its size. Source: Linux, execve(2), MAX_ARG_STRLEN.
 const IDS_MAX: usize = 400;
 
-/// What a check has at hand: callers of the adapter, clusters of its own, the proxy, commands. Everything that it makes is removed
-/// after it.
+/// What a check works with: callers of the adapter, its own clusters, the proxy, commands. Everything that it creates is removed after the
+/// check.
 #[derive(Debug)]
 pub struct Context {
     check: Check,
@@ -62,12 +62,12 @@ pub struct Context {
     tracker: Tracker,
 }
 
-/// Which run and which repetition a check belongs to.
+/// The run and the repetition that a check belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Decides all chance.
+    /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// Keeps two runs of the same seed apart at the vendor.
+    /// Keeps two runs with the same seed apart in the cloud.
     pub(crate) nonce: u64,
     pub(crate) repetition: u32,
 }
@@ -93,45 +93,45 @@ impl Context {
         &self.params
     }
 
-    /// The adapter under test, and what is around it.
+    /// The adapter under test, with its proxy and commands.
     #[must_use]
     pub fn lane(&self) -> &Lane {
         &self.lane
     }
 
-    /// What the adapter said of itself when the run began.
+    /// The adapter's `GetInfo` answer at the start of the run.
     #[must_use]
     pub fn info(&self) -> &GetInfoResponse {
         &self.lane.info
     }
 
-    /// Whether the adapter says that it can.
+    /// Whether the adapter reports a capability.
     #[must_use]
     pub fn can(&self, capability: &str) -> bool {
         self.info().capabilities.iter().any(|one| one.name == capability)
     }
 
-    /// Whether the adapter says this of a capability.
+    /// Whether the adapter reports this value of a capability.
     #[must_use]
     pub fn has_attribute(&self, capability: &str, attribute: &str, value: &str) -> bool {
         let named = self.info().capabilities.iter().find(|one| one.name == capability);
         named.and_then(|one| one.attributes.get(attribute)).is_some_and(|said| said == value)
     }
 
-    /// Whether the vendor can write down whose a route is. Where it cannot, a route is nobody's, and a cluster's if it is inside of its
-    /// CIDRs and leads to the machine of the node that is named.
+    /// Whether the vendor can store the owner of a route. Where it cannot, a route has no owner; it is attributed to a cluster if it is
+    /// inside its CIDRs and leads to the instance of the named node.
     #[must_use]
     pub fn has_route_tags(&self) -> bool {
         self.can(ROUTE_TAGS)
     }
 
-    /// As whose the mirror shows what a cluster has laid itself.
+    /// The owner that the watch reports for routes which the cluster itself created.
     #[must_use]
     pub fn own_routes(&self) -> RouteOwner {
         if self.has_route_tags() { RouteOwner::Mine } else { RouteOwner::Unmanaged }
     }
 
-    /// Whether the adapter lists a capability, and this value of it if it lists values.
+    /// Whether the adapter reports a capability and, if the capability has a list of values, this value.
     #[must_use]
     pub fn takes(&self, capability: &str, value: &str) -> bool {
         let info = self.info();
@@ -142,29 +142,30 @@ impl Context {
         })
     }
 
-    /// A part of the check is left out, because this is missing. The check may pass in spite of it: the report says so.
+    /// Records that a part of the check is left out because this prerequisite is missing. The check may still pass; the report names the
+    /// part.
     pub fn without(&self, missing: Need) {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner).insert(missing.lack());
     }
 
-    /// What was missing for parts of the check.
+    /// The prerequisites that were missing for parts of the check.
     pub(crate) fn unseen(&self) -> Vec<String> {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// For how long the vendor's reads may lag behind its writes.
+    /// How long the vendor's reads may lag behind its writes.
     #[must_use]
     pub fn consistency(&self) -> Duration {
         let said = self.info().consistency_horizon.and_then(|span| Duration::try_from(span).ok());
         self.params.timings.consistency.or(said).unwrap_or_default()
     }
 
-    /// Adds a line to what is shown if the check fails.
+    /// Adds a line to the transcript, which is printed if the check fails.
     pub fn note(&self, text: impl AsRef<str>) {
         self.transcript.note(text);
     }
 
-    /// A number by chance, decided by the seed.
+    /// A pseudo-random number, determined by the seed.
     #[must_use]
     pub fn random(&self) -> u64 {
         let Run { seed, repetition, .. } = self.run;
@@ -175,50 +176,50 @@ impl Context {
 
     // Callers.
 
-    /// The adapter as this role sees it.
+    /// A client of the adapter with this role.
     ///
     /// # Errors
-    /// A skip, if the parameter file has no identity for it.
+    /// Skips the check if the parameter file has no identity for the role.
     pub fn api(&self, role: Role) -> Result<Api, Stop> {
         let api = self.lane.api(role, self.transcript.clone(), self.tracker.clone());
-        api.ok_or_else(|| Stop::skipped(format!("identities: there is none of the {role}")))
+        api.ok_or_else(|| Stop::skipped(format!("identities: no identity for the role {role}")))
     }
 
-    /// As the node-controller.
+    /// A client as the node-controller.
     ///
     /// # Errors
-    /// As [`Self::api`].
+    /// See [`Self::api`].
     pub fn node(&self) -> Result<Api, Stop> {
         self.api(Role::NodeController)
     }
 
-    /// As the service-controller.
+    /// A client as the service-controller.
     ///
     /// # Errors
-    /// As [`Self::api`].
+    /// See [`Self::api`].
     pub fn service(&self) -> Result<Api, Stop> {
         self.api(Role::ServiceController)
     }
 
-    /// As the route-controller.
+    /// A client as the route-controller.
     ///
     /// # Errors
-    /// As [`Self::api`].
+    /// See [`Self::api`].
     pub fn route(&self) -> Result<Api, Stop> {
         self.api(Role::RouteController)
     }
 
-    /// Whoever is at the other end of a channel, as this role sees it.
+    /// A client with this role over a given channel.
     #[must_use]
     pub fn over(&self, role: Role, channel: AdapterChannel) -> Api {
         let records = (self.transcript.clone(), self.tracker.clone());
         Api::new(role, channel, self.params.timings.answer, records)
     }
 
-    /// The adapter as this role sees it, over a connection of its own.
+    /// A client with this role over a connection of its own.
     ///
     /// # Errors
-    /// If endpoint and identity do not fit.
+    /// Fails if endpoint and identity do not match.
     pub fn connect(&self, role: Role) -> Result<Api, Stop> {
         let params = &self.lane.params;
         let channel = lane::visit(params, &params.endpoint, role);
@@ -227,11 +228,11 @@ impl Context {
         Ok(self.over(role, channel))
     }
 
-    /// Each replica alone, as this role sees it: of the replicas under test, or of those that a check
-    /// [visits](Check::visits_replicas). Empty: there are none.
+    /// A client with this role for each replica: of the replicas under test, or of those that a check [visits](Check::visits_replicas).
+    /// Empty if there are no replicas.
     ///
     /// # Errors
-    /// If an endpoint or the identity does not fit.
+    /// Fails if an endpoint or the identity is invalid.
     pub fn replicas(&self, role: Role) -> Result<Vec<Api>, Stop> {
         let lane = match self.lane.kind {
             Kind::Replicas => Some(&self.lane.params),
@@ -248,7 +249,7 @@ impl Context {
 
     // Clusters.
 
-    /// The check's own virtual cluster, always the same. Where the adapter serves one cluster only, that one.
+    /// The check's own virtual cluster, the same on each call. Where the adapter serves one cluster only, that cluster.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,11 +260,11 @@ impl Context {
         self.add_cluster(&mut clusters, &id)
     }
 
-    /// Another virtual cluster, each time a new one.
+    /// A new virtual cluster on each call.
     #[must_use]
     pub fn new_cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first place is for the check's own.
+        // Index 0 is the check's own cluster.
         if clusters.is_empty() {
             let id = self.lane.params.cluster_id.clone().unwrap_or_else(|| self.cluster_id(0));
             self.add_cluster(&mut clusters, &id);
@@ -297,16 +298,16 @@ impl Context {
     /// Puts the backend set of a load balancer.
     ///
     /// # Errors
-    /// As the adapter refuses.
+    /// Returns the error of the adapter.
     pub async fn put(&self, balancer: &Balancer) -> Result<(), Stop> {
         self.service()?.put_backend_set(balancer.set.clone()).await?;
         Ok(())
     }
 
-    /// Asks once for a load balancer, and puts its backend set if the adapter does not know it.
+    /// Sends one Ensure, and puts the backend set first if the adapter does not know it.
     ///
     /// # Errors
-    /// As the adapter refuses; a skip without an identity.
+    /// Returns the error of the adapter; skips the check without an identity.
     pub async fn ensure(&self, balancer: &Balancer) -> Result<Answer<EnsureLoadBalancerResponse>, Stop> {
         let api = self.service()?;
         match api.ensure_load_balancer(balancer.request.clone()).await {
@@ -318,17 +319,17 @@ impl Context {
         }
     }
 
-    /// Asks for a load balancer until it is no longer PENDING, as often as the adapter says; refusals that name a time are waited
-    /// for, too.
+    /// Repeats Ensure until the load balancer is no longer PENDING, with the delays that the adapter returns. Errors with a retry delay are
+    /// retried, too.
     ///
     /// # Errors
-    /// If it is refused for good, or still PENDING after `timings.converge`.
+    /// Fails on an error without a retry delay, or if the state is still PENDING after `timings.converge`.
     pub async fn settle(&self, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
         let end = Instant::now() + self.params.timings.converge;
         loop {
             let (pause, came) = match self.ensure(balancer).await? {
                 Ok(answer) if answer.state() == LoadBalancerState::Pending => {
-                    let wants = "a PENDING answer says when to ask again (retry_after)";
+                    let wants = "a PENDING answer has a retry delay (retry_after)";
                     (span(expect::some(answer.retry_after, wants)?), "PENDING".to_owned())
                 }
                 Ok(answer) => return Ok(answer),
@@ -337,24 +338,24 @@ impl Context {
                     None => return Err(error.into()),
                 },
             };
-            self.pause(end, pause, "a load balancer settles", &came).await?;
+            self.pause(end, pause, "the load balancer reaches a final state", &came).await?;
         }
     }
 
-    /// Asks for a load balancer until it is ACTIVE.
+    /// Repeats Ensure until the load balancer is ACTIVE.
     ///
     /// # Errors
-    /// As [`Self::settle`], and if it ends in another state.
+    /// See [`Self::settle`]; also fails if the load balancer ends in another state.
     pub async fn converge(&self, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
         let answer = self.settle(balancer).await?;
-        expect::equal("a load balancer becomes ACTIVE", &answer.state(), &LoadBalancerState::Active)?;
+        expect::equal("the load balancer becomes ACTIVE", &answer.state(), &LoadBalancerState::Active)?;
         Ok(answer)
     }
 
-    /// Asks for the removal of a load balancer until it is ABSENT.
+    /// Repeats Delete until the load balancer is ABSENT.
     ///
     /// # Errors
-    /// If it is refused for good, or not ABSENT after `timings.converge`.
+    /// Fails on an error without a retry delay, or if the state is not ABSENT after `timings.converge`.
     pub async fn remove(&self, balancer: &Balancer) -> Result<DeleteLoadBalancerResponse, Stop> {
         let end = Instant::now() + self.params.timings.converge;
         let api = self.service()?;
@@ -362,7 +363,7 @@ impl Context {
             let (pause, came) = match api.delete_load_balancer(balancer.removal()).await {
                 Ok(answer) if answer.state() == LoadBalancerState::Absent => return Ok(answer),
                 Ok(answer) => {
-                    let wants = "a DELETING answer says when to ask again (retry_after)";
+                    let wants = "a DELETING answer has a retry delay (retry_after)";
                     (span(expect::some(answer.retry_after, wants)?), format!("{:?}", answer.state()))
                 }
                 Err(error) => match error.retry_after {
@@ -370,11 +371,11 @@ impl Context {
                     None => return Err(error.into()),
                 },
             };
-            self.pause(end, pause, "a load balancer becomes ABSENT", &came).await?;
+            self.pause(end, pause, "the load balancer becomes ABSENT", &came).await?;
         }
     }
 
-    /// Waits as the adapter says, but not past the end.
+    /// Waits for the adapter's retry delay, but not beyond the deadline.
     async fn pause(&self, end: Instant, pause: Duration, wants: &str, came: &str) -> Result<(), Stop> {
         let limit = self.params.timings.converge.as_secs();
         let in_time = Instant::now() < end;
@@ -383,12 +384,12 @@ impl Context {
         Ok(())
     }
 
-    // Listings, live.
+    // Fresh listings.
 
-    /// What a cluster owns, asked of the vendor now.
+    /// The load balancers that a cluster owns, listed fresh from the vendor.
     ///
     /// # Errors
-    /// If the listing is not closed in time.
+    /// Fails if the listing is not complete in time.
     pub async fn load_balancers(&self, cluster: &Cluster) -> Result<Listing<LoadBalancer>, Stop> {
         let request = WatchLoadBalancersRequest {
             context: Some(cluster.live()),
@@ -399,10 +400,10 @@ impl Context {
         watch.listing(self.params.timings.ready).await
     }
 
-    /// The routes that a cluster sees, asked of the vendor now.
+    /// The routes that a cluster sees, listed fresh from the vendor.
     ///
     /// # Errors
-    /// If the listing is not closed in time.
+    /// Fails if the listing is not complete in time.
     pub async fn routes(&self, cluster: &Cluster) -> Result<Listing<Route>, Stop> {
         let request = WatchRoutesRequest {
             context: Some(cluster.live()),
@@ -414,10 +415,10 @@ impl Context {
         watch.listing(self.params.timings.ready).await
     }
 
-    /// All instances, asked of the vendor now.
+    /// All instances, listed fresh from the vendor.
     ///
     /// # Errors
-    /// If the listing is not closed in time.
+    /// Fails if the listing is not complete in time.
     pub async fn instances(&self) -> Result<Listing<Instance>, Stop> {
         let request = WatchInstancesRequest {
             context: Some(self.cluster().live()),
@@ -433,7 +434,7 @@ impl Context {
     /// The proxy between adapter and vendor.
     ///
     /// # Errors
-    /// A skip, if the lane has none.
+    /// Skips the check if the lane has no proxy.
     pub fn proxy(&self) -> Result<&Proxy, Stop> {
         self.lane.proxy.as_ref().ok_or_else(|| Stop::skipped("lanes[].proxy is not set"))
     }
@@ -441,7 +442,7 @@ impl Context {
     /// Runs a command of the parameter file.
     ///
     /// # Errors
-    /// If it fails; a skip if there is none.
+    /// Fails if the command fails; skips the check if the command is not set.
     pub async fn hook(&self, hook: Hook, variables: &[(&str, &str)]) -> Result<String, Stop> {
         self.transcript.note(format!("hook {hook} {variables:?}"));
         let printed = self.lane.hooks.run(hook, variables).await?;
@@ -449,10 +450,10 @@ impl Context {
         Ok(printed)
     }
 
-    /// Running machines that all checks of this adapter share: never change them. They stay until the end of the run.
+    /// Running instances that all checks of this adapter share: a check must not change them. They stay until the end of the run.
     ///
     /// # Errors
-    /// A skip, if there are too few and no `hooks.createInstances`.
+    /// Skips the check if there are too few and `hooks.createInstances` is not set.
     pub async fn machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
         let mut machines = self.lane.machines.lock().await;
         let missing = count.saturating_sub(machines.len());
@@ -464,10 +465,10 @@ impl Context {
         Ok(machines.iter().take(count).cloned().collect())
     }
 
-    /// Running machines of this check alone. They are removed after it.
+    /// Running instances of this check alone. They are removed after the check.
     ///
     /// # Errors
-    /// A skip without `hooks.createInstances`; a failure if the adapter does not see them.
+    /// Skips the check without `hooks.createInstances`; fails if the adapter does not report them.
     pub async fn new_machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
         let name = format!("conformance-{}", self.cluster().uid(&self.random().to_string()));
         let ids = self.make_machines(&name, count).await?;
@@ -477,10 +478,10 @@ impl Context {
         self.all_seen(&ids).await
     }
 
-    /// Removes a machine of this check at the vendor.
+    /// Deletes an instance of this check in the cloud.
     ///
     /// # Errors
-    /// As [`Self::hook`].
+    /// See [`Self::hook`].
     pub async fn delete_machine(&self, machine: &Instance) -> Result<(), Stop> {
         self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
     }
@@ -491,15 +492,15 @@ impl Context {
         let printed = self.hook(Hook::CreateInstances, &variables).await?;
         let ids: Vec<String> =
             printed.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
-        expect::equal("hooks.createInstances prints one provider ID a line", &ids.len(), &count)?;
+        expect::equal("hooks.createInstances prints one provider ID per line", &ids.len(), &count)?;
         Ok(ids)
     }
 
     async fn all_seen(&self, ids: &[String]) -> Result<Vec<Instance>, Stop> {
-        self.until(self.params.timings.converge, "the adapter sees new instances", || self.seen(ids)).await
+        self.until(self.params.timings.converge, "the adapter reports new instances", || self.seen(ids)).await
     }
 
-    /// How long an adapter may take to list so many machines.
+    /// How long an adapter may take to list this many instances.
     #[must_use]
     pub fn patience(&self, machines: usize) -> Duration {
         let each = Duration::from_millis(20) * u32::try_from(machines).unwrap_or(u32::MAX);
@@ -522,39 +523,39 @@ impl Context {
                     _ => return Ok(None),
                 }
             }
-            // What the first answer was made from is good for all.
+            // All batches may use what was read for the first one.
             context = cluster.as_of(begin);
         }
         Ok((seen.len() == ids.len()).then_some(seen))
     }
 
-    /// Removes, after the check, what a command made: `DeleteLoadBalancer` with `VENDOR_ID` and so on.
+    /// Registers a command that removes, after the check, what another command created: such as `DeleteLoadBalancer` with `VENDOR_ID`.
     pub fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
         self.tracker.undo_by(hook, variables);
     }
 
-    /// What need not be removed any more.
+    /// Unregisters such a command.
     pub fn undone(&self, hook: Hook, value: &str) {
         self.tracker.undone(hook, value);
     }
 
-    /// The adapter's process. What is stopped is started again after the check.
+    /// The adapter's process. If the check stops it, the suite starts it again afterwards.
     #[must_use]
     pub fn process(&self) -> Process {
         self.replica_process(0)
     }
 
-    /// The process of one replica, from 0.
+    /// The process of one replica, counted from 0.
     #[must_use]
     pub fn replica_process(&self, replica: usize) -> Process {
         let (lane, ready) = (Arc::clone(&self.lane), self.params.timings.ready);
         Process { lane, replica, ready, transcript: self.transcript.clone() }
     }
 
-    /// Looks again and again until there is something.
+    /// Evaluates a condition repeatedly until it returns a value.
     ///
     /// # Errors
-    /// If a look fails, or there is nothing within the limit.
+    /// Fails if the evaluation fails, or if no value was returned within the limit.
     pub async fn until<T, F>(&self, limit: Duration, wants: &str, look: impl Fn() -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<Option<T>, Stop>>,
@@ -583,7 +584,7 @@ impl Context {
     }
 }
 
-/// Any length of time, bad ones as none.
+/// Converts a protobuf duration; an invalid one becomes zero.
 fn span(span: Span) -> Duration {
     Duration::try_from(span).unwrap_or_default()
 }

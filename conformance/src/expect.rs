@@ -1,4 +1,4 @@
-//! Claims. Each takes the contract's sentence first, and shows what came if it does not hold.
+//! Assertions. Each takes the sentence of the contract first, and reports what was observed if it does not hold.
 
 use std::fmt::Debug;
 
@@ -9,34 +9,34 @@ use crate::{
     check::{Stop, Verdict},
 };
 
-/// Claims that something holds; `came` is made only if it does not.
+/// Asserts that something holds; `came` is evaluated only if it does not.
 ///
 /// # Errors
-/// If it does not.
+/// Fails if it does not hold.
 pub fn that(holds: bool, wants: &str, came: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(Stop::failed(wants, came())) }
 }
 
-/// Claims that two values are equal.
+/// Asserts that two values are equal.
 ///
 /// # Errors
-/// If they differ; both are shown.
+/// Fails with both values if they differ.
 pub fn equal<T: PartialEq + Debug>(wants: &str, came: &T, expected: &T) -> Verdict {
     that(came == expected, wants, || format!("{came:?} instead of {expected:?}"))
 }
 
-/// Claims that there is a value, and takes it.
+/// Asserts that there is a value, and returns it.
 ///
 /// # Errors
-/// If there is none.
+/// Fails if there is no value.
 pub fn some<T>(value: Option<T>, wants: &str) -> Result<T, Stop> {
     value.ok_or_else(|| Stop::failed(wants, "it is not set"))
 }
 
-/// Claims that a call is refused with a reason, its code, and its retry delay as the table of reasons has it.
+/// Asserts that a call is refused with a reason, its code, and the retry delay that the contract's table of reasons demands.
 ///
 /// # Errors
-/// If it is not.
+/// Fails if the call succeeds or is refused in another way.
 pub fn refused<T: Debug>(answer: Answer<T>, reason: Reason) -> Result<CallError, Stop> {
     let wants = format!("the call is refused with {reason} ({:?})", reason.code());
     match answer {
@@ -46,10 +46,10 @@ pub fn refused<T: Debug>(answer: Answer<T>, reason: Reason) -> Result<CallError,
     }
 }
 
-/// Claims that a refusal names a field, or a part of it, in `BadRequest`.
+/// Asserts that a refusal names a field, or a part of it, in `BadRequest`.
 ///
 /// # Errors
-/// If it does not.
+/// Fails if it does not.
 pub fn names(error: &CallError, field: &str) -> Verdict {
     let part = format!("{field}.");
     let named = error.violations.iter().any(|one| one.field == field || one.field.starts_with(&part));

@@ -1,7 +1,7 @@
-//! What only the vendor's side, or the adapter's host, can do: shell commands of the parameter file.
+//! Shell commands of the parameter file, for actions that only the vendor or the adapter's host can perform.
 //!
-//! A command runs with `sh -c`, with the variables that [`Hook`] documents beside those of its lane, and must end with 0 within its
-//! limit. What it prints is its answer: whatever it leaves running must write elsewhere. It is killed when nobody waits any more.
+//! A command runs with `sh -c` and the variables that [`Hook`] documents, plus those of its lane. It must exit with 0 within its limit. Its
+//! output is its answer, so a process that it leaves running must write elsewhere. It is killed when the suite stops waiting for it.
 
 use std::{collections::BTreeMap, fmt, process::Stdio, time::Duration};
 
@@ -10,76 +10,75 @@ use tokio::{io::AsyncReadExt as _, process::Command};
 
 use crate::check::Stop;
 
-/// More is no answer but a defect of the command.
+/// Longer output is a defect of the command.
 const OUTPUT_MAX: u64 = 16 * 1024 * 1024;
 
-/// A command that the parameter file may define, with its variables and what it prints.
+/// A command that the parameter file may define, with its variables and its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Hook {
-    // The vendor's side.
-    /// Makes `COUNT` running instances called `NAME-0`, `NAME-1` ...; prints their provider IDs, one a line, in that order.
+    // In the cloud.
+    /// Creates `COUNT` running instances called `NAME-0`, `NAME-1` ...; prints their provider IDs, one per line, in that order.
     CreateInstances,
-    /// Removes all of `PROVIDER_IDS` (separated by blanks); those that are gone already are no error.
+    /// Deletes all of `PROVIDER_IDS` (separated by blanks). Instances that are already gone are not an error.
     DeleteInstances,
     /// Shuts `PROVIDER_ID` down, so that it exists and does not run.
     StopInstance,
-    /// Lets `PROVIDER_ID` run again.
+    /// Starts `PROVIDER_ID` again.
     StartInstance,
-    /// Changes something of `PROVIDER_ID` that a Node is made from, such as its type.
+    /// Changes a property of `PROVIDER_ID` that is part of a Node, such as its type.
     ChangeInstance,
-    /// Changes something of `PROVIDER_ID` that no Node is made from, such as a tag.
+    /// Changes a property of `PROVIDER_ID` that is not part of a Node, such as a tag.
     TouchInstance,
-    /// Makes a load balancer called `NAME` that has no owner, waits until it is whole, and prints its vendor ID.
+    /// Creates a load balancer called `NAME` without an owner, waits until it is complete, and prints its vendor ID.
     CreateLoadBalancer,
-    /// Removes the load balancer `VENDOR_ID`, if it is still there.
+    /// Deletes the load balancer `VENDOR_ID`, if it still exists.
     DeleteLoadBalancer,
-    /// Prints whatever describes the load balancer `VENDOR_ID`: equal text means that nobody changed it.
+    /// Prints a description of the load balancer `VENDOR_ID`: equal output means that it was not changed.
     DescribeLoadBalancer,
-    /// Makes the vendor give up on the load balancer `VENDOR_ID`: its state becomes ERROR.
+    /// Sets the state of the load balancer `VENDOR_ID` to ERROR.
     BreakLoadBalancer,
     /// Changes the load balancer `VENDOR_ID` by hand, such as by removing a listener.
     DriftLoadBalancer,
-    /// Makes a route to `DESTINATION` by `PROVIDER_ID` that has no owner; prints its vendor ID.
+    /// Creates a route to `DESTINATION` through `PROVIDER_ID` without an owner; prints its vendor ID.
     CreateRoute,
-    /// Removes the route `VENDOR_ID` to `DESTINATION`, if it is still there.
+    /// Deletes the route `VENDOR_ID` to `DESTINATION`, if it still exists.
     DeleteRoute,
-    /// Prints one line for each object at the vendor that carries the owner tags of `CLUSTER_ID`.
+    /// Prints one line for each object in the cloud that has the owner tags of `CLUSTER_ID`.
     ListOwned,
-    /// Prints one line for each load balancer at the vendor, whoever owns it, if anybody.
+    /// Prints one line for each load balancer in the cloud, with or without an owner.
     ListLoadBalancers,
-    /// Makes the vendor's reads lag behind its writes by `MILLISECONDS`; 0: no longer.
+    /// Makes the vendor's reads lag behind its writes by `MILLISECONDS`; 0 ends the lag.
     LagReads,
 
-    // The adapter's host.
-    // `REPLICA` says which of several, from 0.
+    // On the adapter's host. `REPLICA` is the index of the replica, from 0.
     /// Kills the adapter at once, as SIGKILL does. Returns when it is gone.
     KillAdapter,
     /// Asks the adapter to end, as SIGTERM does. Returns when it is gone.
     StopAdapter,
     /// Starts the adapter with the same flags and files.
     StartAdapter,
-    /// Starts the adapter as a release would that has another version of the hash of desired states; or gives all load balancers a hash
-    /// of another version, as that release would find them, and starts the adapter as it is.
+    /// Starts the adapter with another version of the hash of desired states, as a new release would; or gives all load balancers a hash of
+    /// another version, as that release would find them, and starts the same adapter.
     StartAdapterWithNextHash,
-    /// Replaces the adapter's configuration file with one that it must refuse.
+    /// Replaces the adapter's configuration file with an invalid one.
     BreakConfig,
-    /// Puts a good configuration file back, one that is not the first to the letter: its revision differs.
+    /// Restores a valid configuration file whose text differs from the first one, so that its revision differs.
     MendConfig,
-    /// Gives the adapter new vendor credentials; the old ones are still good.
+    /// Gives the adapter new vendor credentials; the old ones stay valid.
     RotateCredentials,
-    /// Makes the old vendor credentials useless.
+    /// Revokes the old vendor credentials.
     RevokeCredentials,
     /// Replaces the adapter's serving certificate.
     RotateServerCertificate,
     /// Replaces the token files of `secured.identities`.
     RotateTokens,
-    /// Lets the adapter's clock jump by `SECONDS`.
+    /// Moves the adapter's clock forward by `SECONDS`.
     JumpClock,
 }
 
 impl Hook {
-    /// As the parameter file calls it.
+    /// Its key in the parameter file.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -128,26 +127,26 @@ pub struct Hooks {
     limit: Duration,
 }
 
-/// A command that did not do its work.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// There is none of this name.
+    /// No command of this name is set.
     #[error("hooks.{0} is not set")]
     Missing(Hook),
-    /// The shell cannot be started, or its output not be read.
+    /// The shell cannot be started, or its output cannot be read.
     #[error("hooks.{hook} cannot run")]
     Run {
-        /// Which.
+        /// The name of the command.
         hook: Hook,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It ended with another code than 0.
+    /// It exited with another code than 0.
     #[error("hooks.{hook} ended with {status}: {said}")]
     Failed {
-        /// Which.
+        /// The name of the command.
         hook: Hook,
-        /// Its code or signal.
+        /// Its exit code or signal.
         status: std::process::ExitStatus,
         /// What it wrote to standard error.
         said: String,
@@ -155,9 +154,9 @@ pub enum HookError {
     /// It did not end in time.
     #[error("hooks.{hook} did not end within timings.hook, {} s", limit.as_secs())]
     Slow {
-        /// Which.
+        /// The name of the command.
         hook: Hook,
-        /// How long it was waited for.
+        /// The limit.
         limit: Duration,
     },
 }
@@ -174,22 +173,22 @@ impl From<HookError> for Stop {
 }
 
 impl Hooks {
-    /// With the variables of a lane. Who starts an adapter waits for its command, not for the adapter: `limit` is for commands.
+    /// Sets the variables of a lane. `limit` applies to commands; the readiness of a started adapter has a limit of its own.
     #[must_use]
     pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>, limit: Duration) -> Self {
         Self { commands, env, limit }
     }
 
-    /// Whether the parameter file has it.
+    /// Whether the parameter file defines the command.
     #[must_use]
     pub fn has(&self, hook: Hook) -> bool {
         self.commands.contains_key(&hook)
     }
 
-    /// Runs a command and answers what it printed, without the last line's end.
+    /// Runs a command and returns its output, without the last line break.
     ///
     /// # Errors
-    /// If there is none, or it fails.
+    /// Fails if the command is not set, or if it fails.
     pub async fn run(&self, hook: Hook, variables: &[(&str, &str)]) -> Result<String, HookError> {
         let command = self.commands.get(&hook).ok_or(HookError::Missing(hook))?;
         let run = |source| HookError::Run { hook, source };
@@ -200,7 +199,7 @@ impl Hooks {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for the suite, which still needs its commands to clean up.
+            // Ctrl-C must not reach the commands: the suite still needs them to clean up.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -217,7 +216,7 @@ impl Hooks {
     }
 }
 
-/// What a pipe has, up to a bound.
+/// Reads a pipe up to a limit.
 async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<String> {
     let mut text = Vec::new();
     if let Some(pipe) = pipe {

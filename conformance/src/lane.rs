@@ -1,4 +1,4 @@
-//! One adapter with what is around it: its callers, the proxy behind it, its commands.
+//! One adapter with its surroundings: its callers, the proxy behind it, its commands.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,13 +25,13 @@ use crate::{
     transcript::Transcript,
 };
 
-/// The longest that an adapter takes for its first answer.
+/// Limit for the first answer of an adapter.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// Between two looks at whether it is ready.
+/// Pause between two readiness requests.
 const TICK: Duration = Duration::from_millis(50);
-/// For a call to tell that its own deadline has passed.
+/// Time for a call to report that its own deadline has passed.
 const GRACE: Duration = Duration::from_millis(500);
-/// What errors call the parts of a connection: it is told by flags, or by the parameter file.
+/// Names of the connection settings in errors: the flag, then the key of the parameter file.
 const FLAGS: Flags = Flags {
     endpoint: "endpoint",
     ca: "--tls-ca-cert (tls.caFile)",
@@ -41,12 +41,12 @@ const FLAGS: Flags = Flags {
     client_key: "--client-key (identities.*.keyFile)",
 };
 
-/// What a lane is for.
+/// The purpose of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// One adapter that serves any cluster.
     Plain,
-    /// One that authenticates callers.
+    /// One adapter that authenticates callers.
     Secured,
     /// Two replicas.
     Replicas,
@@ -55,51 +55,51 @@ pub enum Kind {
 /// A running lane.
 #[derive(Debug)]
 pub struct Lane {
-    /// For people.
+    /// Its name in reports.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
-    /// As the parameter file says.
+    /// Its entry in the parameter file.
     pub params: LaneParams,
     /// The proxy between adapter and vendor.
     pub proxy: Option<Proxy>,
-    /// Its commands.
+    /// The commands.
     pub hooks: Hooks,
-    /// What the adapter said of itself when the run began.
+    /// The adapter's `GetInfo` answer at the start of the run.
     pub info: GetInfoResponse,
-    /// How long its answers may take.
+    /// Limit for an answer of the adapter.
     answer: Duration,
     channels: BTreeMap<Role, AdapterChannel>,
-    /// The replicas that are stopped, from 0.
+    /// Indices of the stopped replicas, from 0.
     pub(crate) down: std::sync::Mutex<BTreeSet<usize>>,
-    /// Clusters made so far.
+    /// Number of clusters created so far.
     pub(crate) clusters: AtomicU64,
-    /// Machines that all checks of the lane share.
+    /// Instances that all checks of the lane share.
     pub(crate) machines: Mutex<Vec<Instance>>,
 }
 
-/// Why nothing can be tested on a lane.
+/// Why no check can run on a lane.
 #[derive(Debug, thiserror::Error)]
 pub enum LaneError {
-    /// The endpoint names no adapter.
+    /// The endpoint is invalid.
     #[error("{lane}: endpoint {endpoint}")]
     Endpoint {
         /// The lane.
         lane: String,
-        /// As it was given.
+        /// The endpoint as given.
         endpoint: String,
         /// What is wrong.
         source: adapter_client::TargetError,
     },
-    /// Files or names do not fit.
+    /// The TLS files, names or identities are invalid.
     #[error("{lane}: {faults}")]
     Security {
         /// The lane.
         lane: String,
-        /// All that is wrong, with keys.
+        /// All faults, with keys.
         faults: String,
     },
-    /// The proxy does not start.
+    /// The proxy cannot start.
     #[error("{lane}")]
     Proxy {
         /// The lane.
@@ -107,22 +107,22 @@ pub enum LaneError {
         /// Why.
         source: ProxyError,
     },
-    /// The adapter is not there, or does not answer as one.
+    /// The adapter cannot be reached, or does not answer as an adapter.
     #[error("{lane}: {endpoint} does not answer GetInfo: {what}\n{hint}")]
     Adapter {
         /// The lane.
         lane: String,
-        /// Where it was looked for.
+        /// The endpoint.
         endpoint: String,
-        /// What came instead.
+        /// The answer or error.
         what: String,
-        /// What to look at.
+        /// What the user should check.
         hint: &'static str,
     },
 }
 
 impl LaneError {
-    /// Whether flags or parameters are wrong, and not the adapter.
+    /// Whether the cause is a flag or parameter, and not the adapter.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
@@ -133,10 +133,10 @@ impl LaneError {
 }
 
 impl Lane {
-    /// Starts the proxy, and asks the adapter who it is.
+    /// Starts the proxy and reads the adapter's `GetInfo`.
     ///
     /// # Errors
-    /// If the parameters do not fit, or there is no adapter that answers within [`FIRST_ANSWER`] and is ready soon after.
+    /// Fails if a parameter is invalid, or if no adapter answers within [`FIRST_ANSWER`] and becomes ready soon after.
     pub(crate) async fn open(kind: Kind, params: LaneParams, all: &Params) -> Result<Self, LaneError> {
         let name = params.name.clone();
         let proxy = match &params.proxy {
@@ -167,13 +167,13 @@ impl Lane {
         Ok(lane)
     }
 
-    /// The adapter as this role sees it.
+    /// A client of the adapter with this role.
     pub(crate) fn api(&self, role: Role, transcript: Transcript, tracker: Tracker) -> Option<Api> {
         let channel = self.channels.get(&role)?.clone();
         Some(Api::new(role, channel, self.answer, (transcript, tracker)))
     }
 
-    /// Notes that a replica is stopped, or started.
+    /// Records that a replica is stopped or started.
     fn mark(&self, replica: usize, down: bool) {
         let mut all = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         if down {
@@ -183,12 +183,12 @@ impl Lane {
         }
     }
 
-    /// The replicas that are stopped.
+    /// Indices of the stopped replicas.
     pub(crate) fn down(&self) -> Vec<usize> {
         self.down.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    /// What a check needs and this lane does not have.
+    /// The prerequisites of a check that this lane lacks.
     #[must_use]
     pub fn lacks(&self, check: &Check, params: &Params) -> Vec<Need> {
         check.needs.iter().filter(|need| !self.offers(**need, params)).copied().collect()
@@ -205,13 +205,13 @@ impl Lane {
         }
     }
 
-    /// Whether a check may run here at all: special lanes take only checks that ask for them.
+    /// Whether a check may run on this lane: special lanes run only checks that ask for them.
     #[must_use]
     pub fn suits(&self, check: &Check) -> bool {
         self.kind == kind(check)
     }
 
-    /// Waits until the adapter answers, and knows its cloud.
+    /// Waits until the adapter answers and reports its scope in the cloud.
     pub(crate) async fn ready(&self, within: Duration) -> Result<GetInfoResponse, String> {
         let end = Instant::now() + within;
         loop {
@@ -227,10 +227,11 @@ impl Lane {
         }
     }
 
-    /// Asks once who the adapter is.
+    /// Sends one `GetInfo`.
     pub(crate) async fn ask(&self, within: Duration) -> Result<GetInfoResponse, String> {
         let (api, context) = self.asker()?;
-        // The call gives up first, and tells why nobody was reached; where it does not, it hangs.
+        // The deadline of the call passes first, so that its error can name the cause; this timeout is for a call that ignores its
+        // deadline.
         let asked = tokio::time::timeout(within + GRACE, api.within(within).info(&context)).await;
         match asked {
             Ok(answer) => answer.map_err(|error| match error.unreached() {
@@ -241,7 +242,7 @@ impl Lane {
         }
     }
 
-    /// Why the adapter does not know its cloud yet, as its status says.
+    /// Why the adapter has no scope yet, according to its status.
     async fn self_check(&self) -> String {
         let told = async {
             let (api, context) = self.asker().ok()?;
@@ -249,16 +250,16 @@ impl Lane {
             report.self_check_error
         };
         match tokio::time::timeout(FIRST_ANSWER, told).await {
-            Ok(Some(error)) => format!("its self-check has failed: {}", error.message),
-            Ok(None) | Err(_) => "its self-check has not passed".to_owned(),
+            Ok(Some(error)) => format!("its self-check failed: {}", error.message),
+            Ok(None) | Err(_) => "its self-check has not passed yet".to_owned(),
         }
     }
 
-    /// Who asks before there are checks.
+    /// The client for requests before the first check.
     fn asker(&self) -> Result<(Api, RequestContext), String> {
         let role = if self.kind == Kind::Secured { Role::Operator } else { Role::ServiceController };
         let api = self.api(role, Transcript::new(), Tracker::default());
-        let api = api.ok_or_else(|| format!("secured.identities: there is none of the {role}"))?;
+        let api = api.ok_or_else(|| format!("secured.identities: no identity for the role {role}"))?;
         let cluster_id = self.params.cluster_id.clone().unwrap_or_else(|| uuid(&["preflight"]));
         Ok((api, RequestContext { cluster_id, ..RequestContext::default() }))
     }
@@ -270,7 +271,7 @@ impl Lane {
             what,
             hint,
         };
-        // Who is not there at once is not waited for long: a wrong flag shall be told soon.
+        // Short first limit: a wrong flag must be reported soon. An adapter that is starting gets the full time.
         self.ready(FIRST_ANSWER).await.map(drop).or_else(|said| {
             let starting = said.contains("STARTING") || said.contains("no scope");
             if starting { Ok(()) } else { Err(fault(said, HINT)) }
@@ -283,12 +284,13 @@ impl Lane {
     }
 }
 
-const HINT: &str = "look at the endpoint (--endpoint: http or https?), the CA (--tls-ca-cert, tls.caFile), the server's name \
-                    (--tls-server-name) and the identities (--token-file, identities); is the adapter running?";
+const HINT: &str = "check the endpoint (--endpoint: http or https?), the CA (--tls-ca-cert, \
+                    tls.caFile), the server's name (--tls-server-name) and the identities (--token-file, identities); is the \
+                    adapter running?";
 const HINT_READY: &str =
-    "look at the adapter's log: does it reach the vendor, through the proxy if lanes[].proxy is set?";
+    "check the adapter's log: does it reach the vendor, through the proxy if lanes[].proxy is set?";
 
-/// The lanes that a check may run on.
+/// The kind of lane that a check needs.
 pub(crate) fn kind(check: &Check) -> Kind {
     if check.needs.contains(&Need::Secured) {
         Kind::Secured
@@ -299,7 +301,7 @@ pub(crate) fn kind(check: &Check) -> Kind {
     }
 }
 
-/// Whether the parameter file says something that may be left out.
+/// Whether the parameter file sets an optional key.
 fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
     let Params { vendor, samples, limits, timings, .. } = params;
     let lists = |collection: &str| vendor.lists.iter().any(|list| list.collection == collection);
@@ -320,12 +322,12 @@ fn has(params: &Params, lane: &LaneParams, key: &str) -> bool {
     }
 }
 
-/// A connection to one endpoint, by the identities of a lane.
+/// A connection to one endpoint with an identity of a lane.
 pub(crate) fn visit(params: &LaneParams, endpoint: &str, role: Role) -> Result<AdapterChannel, LaneError> {
     channel(params, &target(&params.name, endpoint)?, params.identities.of(role))
 }
 
-/// A connection to the endpoint of a lane that leads through a relay, by one of its identities.
+/// A connection to the endpoint of a lane through a relay, with one of its identities.
 pub(crate) fn visit_through(
     params: &LaneParams,
     relay: SocketAddr,
@@ -341,7 +343,7 @@ pub(crate) fn visit_through(
     visit(&params, &format!("{scheme}://{relay}"), role)
 }
 
-/// A connection to another port of an adapter, by somebody without identity, in plain text.
+/// A plain-text connection without identity to another port of an adapter.
 pub(crate) fn visit_plainly(params: &LaneParams, endpoint: &str) -> Result<AdapterChannel, LaneError> {
     let plain = LaneParams { name: params.name.clone(), ..LaneParams::default() };
     visit(&plain, endpoint, Role::Nobody)
@@ -350,7 +352,7 @@ pub(crate) fn visit_plainly(params: &LaneParams, endpoint: &str) -> Result<Adapt
 fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneError> {
     let LaneParams { identities, name, endpoint, .. } = params;
     let target = target(name, endpoint)?;
-    // Where callers prove nothing, everybody may be anybody.
+    // Without identities, the adapter authenticates no caller, so every role can connect.
     let anyone = identities.are_none();
     let mut channels = BTreeMap::new();
     for role in Role::ALL {
@@ -402,14 +404,14 @@ impl crate::params::Identities {
         }
     }
 
-    /// Whether callers prove nothing here.
+    /// Whether the lane has no identities at all.
     #[must_use]
     pub fn are_none(&self) -> bool {
         Role::ALL.iter().all(|&role| self.of(role).is_none())
     }
 }
 
-/// The adapter's process, or that of one replica, for checks that stop it.
+/// The process of the adapter or of one replica, for checks that stop it.
 #[derive(Debug)]
 pub struct Process {
     pub(crate) lane: Arc<Lane>,
@@ -419,36 +421,36 @@ pub struct Process {
 }
 
 impl Process {
-    /// Kills it at once. Returns when it is gone.
+    /// Kills the process at once. Returns when it is gone.
     ///
     /// # Errors
-    /// If the command fails.
+    /// Fails if the command fails.
     pub async fn kill(&self) -> Result<(), Stop> {
         self.lane.mark(self.replica, true);
         self.run(Hook::KillAdapter).await
     }
 
-    /// Asks it to end. Returns when it is gone.
+    /// Asks the process to end. Returns when it is gone.
     ///
     /// # Errors
-    /// If the command fails.
+    /// Fails if the command fails.
     pub async fn stop(&self) -> Result<(), Stop> {
         self.lane.mark(self.replica, true);
         self.run(Hook::StopAdapter).await
     }
 
-    /// Starts it, and waits until the adapter is ready.
+    /// Starts the process and waits until the adapter is ready.
     ///
     /// # Errors
-    /// If the command fails, or it is not ready in time.
+    /// Fails if the command fails, or if the adapter is not ready in time.
     pub async fn start(&self) -> Result<GetInfoResponse, Stop> {
         self.start_by(Hook::StartAdapter).await
     }
 
-    /// Starts it by another command than usual, and waits until the adapter is ready.
+    /// Starts the process by another command and waits until the adapter is ready.
     ///
     /// # Errors
-    /// If the command fails, or it is not ready in time.
+    /// Fails if the command fails, or if the adapter is not ready in time.
     pub async fn start_by(&self, hook: Hook) -> Result<GetInfoResponse, Stop> {
         self.run(hook).await?;
         self.lane.mark(self.replica, false);
@@ -459,10 +461,10 @@ impl Process {
         Ok(info)
     }
 
-    /// Kills it, starts it again, and waits until the adapter is ready.
+    /// Kills the process, starts it again and waits until the adapter is ready.
     ///
     /// # Errors
-    /// If a command fails, or it is not ready in time.
+    /// Fails if a command fails, or if the adapter is not ready in time.
     pub async fn restart(&self) -> Result<GetInfoResponse, Stop> {
         self.kill().await?;
         self.start().await

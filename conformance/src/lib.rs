@@ -1,11 +1,11 @@
 //! Tests any cloud adapter, in any language, against the contract.
 //!
-//! In reading order: [`params`] (the file that describes a setting), [`check`] and [`checks`] (what is checked), [`mod@run`] and [`report`];
-//! what a check works with: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
+//! In reading order: [`params`] (the parameter file), [`check`] and [`checks`] (what is checked), [`mod@run`] and [`report`]; what a check
+//! works with: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
 //!
 //! # How to write a check
-//! One file a family, `checks/<family>.rs`; one function a check, whose doc comment begins with the contract's section. Sections are those
-//! of the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), which are what authors of adapters read.
+//! Each family has a file, `checks/<family>.rs`, and each check a function, whose doc comment begins with the section of the contract.
+//! Sections are those of the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), which authors of adapters read.
 //!
 //! ```ignore
 //! pub(super) const CHECKS: &[Check] = &[
@@ -17,7 +17,7 @@
 //!
 //! /// common.proto, `Fence`: an older epoch is refused with STALE_FENCE, and the vendor sees no write.
 //! async fn stale_fence(cx: &Context) -> Verdict {
-//!     let cluster = cx.cluster();                               // a virtual cluster that nobody else uses
+//!     let cluster = cx.cluster();                               // a virtual cluster that no other check uses
 //!     let web = cluster.balancer("web").fence(cluster.fence_of(7, 1));
 //!     cx.converge(&web).await?;                                 // puts the set, repeats Ensure until ACTIVE
 //!     let mark = cx.proxy()?.mark();
@@ -28,37 +28,41 @@
 //! }
 //! ```
 //!
-//! - `Check::t1` shares its adapter with others, `t2` and `t3` have it alone; `.alone()` and `.shared()` change that. Whoever injects, counts
-//!   calls, stops the adapter or changes settings of the vendor must be alone. Whoever is not alone tells its own things from others' by
-//!   its cluster, and never counts calls.
-//! - `.needs(..)` replaces what the tier needs as a rule (proxy for T2; `killAdapter` and `startAdapter` for T3): list all. What is missing
-//!   skips the check, with the reason. [`Need::Param`](check::Need) names keys that [`lane`] knows; add yours there.
-//! - Nothing passes in silence that nobody looked at: a part that lacks a hook or a key is left out with `cx.without(Need::..)`, and the report
-//!   names it. What an injection shall do must have happened: `fired() > 0`, or `reached(limit)`.
-//! - A claim is `expect::that(holds, "the contract's sentence", || what_came)`. `?` on an [`api`] answer claims that the call succeeds.
-//!   The sentence is for whoever writes an adapter in another language: no word of this repository's code.
-//! - Callers: `cx.service()?`, `cx.node()?`, `cx.route()?`, `cx.api(Role::Operator)?`; `.within(time)` sets the deadline. Everything sent and
-//!   received is on record and shown when the check fails; `cx.note(..)` adds to it. [`api::Api::raw`] sends any bytes.
-//! - Watches: `cx.service()?.watch_load_balancers(..)`, then `.event(limit)` (a [`api::Mirror`], the same for all three) or `.listing(limit)`.
-//!   `cx.instances()`, `cx.load_balancers(&cluster)`, `cx.routes(&cluster)` list live.
-//! - Machines: `cx.machines(n)` are shared, never change them; `cx.new_machines(n)` are yours. Routes: `cluster.routes(vec![cluster.route(0, &machine)])`
-//!   for [`api::Api::apply_routes`].
-//! - Nothing needs cleaning: load balancers and routes that were sent are removed, machines too, injections end, a stopped adapter is started.
-//!   For what a command made: `cx.undo_by(Hook::DeleteRoute, ..)`. What is left after that fails the check.
+//! - `Check::t1` shares its adapter with other checks, `t2` and `t3` have exclusive use of it; `.alone()` and `.shared()` change that. A
+//!   check that injects faults, counts calls, stops the adapter or changes settings of the vendor must have exclusive use. A check without
+//!   it recognises its own objects by its cluster, and never counts calls.
+//! - `.needs(..)` replaces the default prerequisites of the tier (proxy for T2; `killAdapter` and `startAdapter` for T3): list all. If one
+//!   is missing, the check is skipped, and the report names the reason. [`Need::Param`](check::Need) takes keys that [`lane`] knows; add
+//!   new ones there.
+//! - What was not tested must be visible: a part that lacks a hook or a key is left out with `cx.without(Need::..)`, and the report names
+//!   it. Assert that an injected fault happened: `fired() > 0`, or `reached(limit)`.
+//! - An assertion is `expect::that(holds, "the contract's sentence", || what_came)`. `?` on an [`api`] answer asserts that the call
+//!   succeeds. The sentence is for authors of adapters in other languages: it must not use names of this repository's code.
+//! - Callers: `cx.service()?`, `cx.node()?`, `cx.route()?`, `cx.api(Role::Operator)?`; `.within(time)` sets the deadline. All requests and
+//!   responses are recorded and printed if the check fails; `cx.note(..)` adds a line. [`api::Api::raw`] sends any bytes.
+//! - Watches: `cx.service()?.watch_load_balancers(..)`, then `.event(limit)` (a [`api::Mirror`], the same for all three) or
+//!   `.listing(limit)`. `cx.instances()`, `cx.load_balancers(&cluster)`, `cx.routes(&cluster)` return fresh listings.
+//! - Instances: `cx.machines(n)` are shared and must not be changed; `cx.new_machines(n)` belong to the check. Routes:
+//!   `cluster.routes(vec![cluster.route(0, &machine)])` for [`api::Api::apply_routes`].
+//! - The suite cleans up: it deletes load balancers and routes that the check requested, and the check's instances, ends injections, and
+//!   starts a stopped adapter. Register what a command created with `cx.undo_by(Hook::DeleteRoute, ..)`. The check fails if anything is
+//!   left.
 //! - Injections end when dropped: `let _down = cx.proxy()?.inject(Rule::writes().next(1), Action::ResetAfter);`. To act at a certain call:
 //!   `let held = inject(Rule::writes().nth(3), Action::HoldAfter); held.reached(limit).await?; cx.process().kill().await?; drop(held);`.
-//! - What an adapter remembers of a fault (rejected credentials, an open breaker, a pause, a lowered rate) is over after `cx.heal()`; after a
-//!   check that is alone that is done for you.
-//! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replicas(Role::Operator)?` is each alone and `cx.replica_process(1)` a process. A plain
-//!   check that looks at them, too, if there are some: `.visits_replicas()`. Callers with identities: `Need::Secured`.
-//! - What a change does to calls that go on meanwhile: [`load::Load`].
-//! - No sleep in place of a condition: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Times of the setting are in `cx.params().timings`;
-//!   what is long for a real vendor is a timing. Chance comes from `cx.random()`.
-//! - The suite knows no vendor. What differs between vendors is a hook or a key of [`params`]; add what is missing, documented at its field.
-//! - Failing needs proof: see your check fail against an adapter with that fault, and name it in the table of faults.
+//! - `cx.heal()` waits until the adapter has recovered from faults that it remembers (rejected credentials, an open breaker, a pause, a
+//!   lowered rate); the suite calls it after each check with exclusive use.
+//! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replicas(Role::Operator)?` returns a client for each replica and
+//!   `cx.replica_process(1)` a process. For a plain check that also calls each replica, if there are some: `.visits_replicas()`. Callers
+//!   with identities: `Need::Secured`.
+//! - Calls in the background, to test whether a change interrupts them: [`load::Load`].
+//! - Wait for a condition, do not sleep: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Durations that depend on the vendor are
+//!   in `cx.params().timings`. Random values come from `cx.random()`.
+//! - The suite is independent of vendors. What differs between vendors is a hook or a key of [`params`]; add what is missing, and document
+//!   it at its field.
+//! - Prove that a check can fail: run it against an adapter with that fault, and add the fault to the table of faults.
 //!
-//! To run one: build the bins of `adapter-sim` and `conformance-sim`, then `conformance-sim run --lanes 1 -- --include LB-06`; against anything else:
-//! `adapter-conformance --params FILE --include LB-06`.
+//! To run a check: build the binaries of `adapter-sim` and `conformance-sim`, then `conformance-sim run --lanes 1 -- --include LB-06`;
+//! against any other adapter: `adapter-conformance --params FILE --include LB-06`.
 
 pub mod api;
 pub mod check;

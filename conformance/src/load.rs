@@ -1,4 +1,4 @@
-//! Calls that go on in the background while a check changes something: none of them may fail for it.
+//! Calls in the background while a check changes something; a check asserts that none of them fails.
 
 use std::{
     sync::{
@@ -16,14 +16,14 @@ use crate::{
     expect,
 };
 
-/// From the end of one call to the next one of the same caller.
+/// Pause of a caller between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest that a few calls take.
+/// Limit for a few calls.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Failures that are shown.
+/// Number of failures that are reported.
 const SHOWN_MAX: usize = 5;
 
-/// Callers that call again and again. Dropping it ends them.
+/// Callers that repeat calls. Dropping it stops them.
 #[derive(Debug, Default)]
 pub struct Load {
     callers: JoinSet<()>,
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// One more caller. Its calls say by themselves what is a failure; their number, from 0, is told to them.
+    /// Adds a caller. `call` gets the number of the call, from 0, and returns an error if it failed.
     pub fn add<F>(&mut self, call: impl Fn(u64) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), Stop>> + Send + 'static,
@@ -51,21 +51,21 @@ impl Load {
         });
     }
 
-    /// Waits until each caller has made so many calls more.
+    /// Waits until each caller has made this many more calls.
     ///
     /// # Errors
-    /// If one of them hangs.
+    /// Fails if a call hangs.
     pub async fn more(&self, cx: &Context, calls: u64) -> Result<(), Stop> {
         let counts = || self.done.iter().map(|done| done.load(Ordering::Relaxed));
         let wanted: Vec<u64> = counts().map(|done| done.saturating_add(calls)).collect();
         let reached = || counts().zip(&wanted).all(|(done, wanted)| done >= *wanted);
-        cx.until(PATIENCE, "calls go on", || async { Ok(reached().then_some(())) }).await
+        cx.until(PATIENCE, "background calls continue", || async { Ok(reached().then_some(())) }).await
     }
 
-    /// Claims that every call so far came through.
+    /// Asserts that every call so far succeeded.
     ///
     /// # Errors
-    /// If one did not.
+    /// Fails if a call failed.
     pub fn whole(&self, wants: &str) -> Verdict {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let calls: u64 = self.done.iter().map(|done| done.load(Ordering::Relaxed)).sum();

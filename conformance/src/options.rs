@@ -1,4 +1,4 @@
-//! The flags, and what comes of them.
+//! The command-line flags.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,30 +11,30 @@ use crate::{
     run::Selection,
 };
 
-/// What to try first. Words in quotes are for a shell.
+/// Printed after the flags in the help.
 const EXAMPLES: &str = "Examples:
-  What is checked:
+  List the checks:
     adapter-conformance --list
-  The contract alone, of an adapter on this machine:
+  Only the calls of the contract, on an adapter on this machine:
     adapter-conformance --endpoint http://127.0.0.1:8443 --tier T1
-  Everything, with proxy, commands and lanes as a file tells:
+  All checks, with the proxy, commands and lanes of a parameter file:
     adapter-conformance --params params.yaml --junit report.xml
-  One check ten times, with the chance of an earlier run:
+  One check ten times, with the seed of an earlier run:
     adapter-conformance --params params.yaml --include LB-04 --repeat 10 --seed 4711
 
 Exit codes:
   0    all mandatory checks that ran passed, and all others that ran; a skipped check did not run
   1    a check failed, or the adapter does not answer at all
-  2    a flag or the parameter file is wrong
-  130  ended by Ctrl-C; what was made has been removed
+  2    a flag or the parameter file is invalid
+  130  ended by Ctrl-C; objects that the checks created have been deleted
 
 The verdict of a tier:
   conformant  all its mandatory checks passed
-  incomplete  none failed, but some mandatory ones were skipped or left out: nobody knows yet
+  incomplete  none failed, but some mandatory ones were skipped or left out
   failed      a check failed
-  not tested  no check of it was chosen";
+  not tested  no check of the tier was selected";
 
-/// Tells whether a cloud adapter, in any language, does what the contract wants.
+/// Check whether a cloud adapter, in any language, conforms to the contract
 #[derive(Clone, Debug, Parser)]
 #[command(name = "adapter-conformance", version, after_help = EXAMPLES)]
 pub struct Options {
@@ -49,17 +49,17 @@ pub struct Options {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Adapter")]
 pub(crate) struct Adapter {
-    /// YAML file: lanes, identities, commands, the vendor's API, timings. Its keys are in the crate's documentation
+    /// YAML file with lanes, identities, commands, the vendor's API and timings; its keys are in the crate's documentation
     #[arg(long, value_name = "FILE")]
     params: Option<PathBuf>,
-    /// Where the adapter is, in place of the file's lanes: http://HOST:PORT, https://HOST:PORT, dns:///HOST:PORT,
+    /// Endpoint of the adapter, instead of the lanes of the file: http://HOST:PORT, https://HOST:PORT, dns:///HOST:PORT,
     /// static:///HOST:PORT,HOST:PORT or unix:/PATH
     #[arg(long, value_name = "TARGET")]
     endpoint: Option<String>,
     /// PEM file with the CA of the adapter's certificate
     #[arg(long, value_name = "FILE", requires = "endpoint")]
     tls_ca_cert: Option<PathBuf>,
-    /// The name that the adapter's certificate must carry [default: the host of an https URL, else cloud-adapter]
+    /// Name in the adapter's certificate [default: the host of an https URL, else cloud-adapter]
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     tls_server_name: Option<String>,
     /// File with a bearer token for all roles
@@ -68,10 +68,10 @@ pub(crate) struct Adapter {
     /// PEM file with a client certificate for all roles
     #[arg(long, value_name = "FILE", requires_all = ["client_key", "endpoint"])]
     client_cert: Option<PathBuf>,
-    /// PEM file with its key
+    /// PEM file with the key of the client certificate
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// The one cluster that the adapter serves [default: it serves any]
+    /// ID of the only cluster that the adapter serves [default: it serves any]
     #[arg(long, value_name = "UID", requires = "endpoint")]
     cluster_id: Option<String>,
 }
@@ -79,31 +79,31 @@ pub(crate) struct Adapter {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Choice")]
 pub(crate) struct Choice {
-    /// Only this tier; may be repeated
+    /// Run only this tier; may be repeated
     #[arg(long, value_enum, ignore_case = true)]
     tier: Vec<TierName>,
-    /// Only this check or family, such as LB-02 or LB; may be repeated
+    /// Run only this check or family, such as LB-02 or LB; may be repeated
     #[arg(long, value_name = "ID|FAMILY", value_delimiter = ',')]
     include: Vec<String>,
-    /// Not this check or family; may be repeated
+    /// Skip this check or family; may be repeated
     #[arg(long, value_name = "ID|FAMILY", value_delimiter = ',')]
     skip: Vec<String>,
-    /// Show the checks that are chosen, and what each needs, and end
+    /// Print the selected checks with their prerequisites, and exit
     #[arg(long)]
     pub(crate) list: bool,
-    /// Decides all chance; printed by each run [default: by chance]
+    /// Seed of all random choices; printed by each run [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Checks that share an adapter at once; those that need it alone have it alone
+    /// Number of checks that share an adapter at once; checks that need exclusive use always run alone
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     parallel: u16,
-    /// How often each check runs
+    /// Number of times that each check runs
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// No check takes longer, such as 90s [default: as each check says]
+    /// Maximum duration of a check, such as 90s [default: the limit of each check]
     #[arg(long, value_name = "TIME", value_parser = time)]
     check_timeout: Option<Duration>,
-    /// The run ends after this time, such as 30m, as by Ctrl-C
+    /// Maximum duration of the run, such as 30m; ends it as Ctrl-C does
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -111,23 +111,23 @@ pub(crate) struct Choice {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    /// Write a JUnit report
+    /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
-    /// Write a JSON report, with what failed checks sent and got
+    /// Write a JSON report to this file, with the requests and responses of failed checks
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TierName {
-    /// The contract alone
+    /// Only calls of the contract
     #[value(name = "T1")]
     T1,
     /// With a proxy between adapter and vendor
     #[value(name = "T2")]
     T2,
-    /// With an adapter that is killed and started
+    /// With an adapter that the suite kills and starts
     #[value(name = "T3")]
     T3,
 }
@@ -141,7 +141,7 @@ impl Options {
     /// Reads the parameter file; flags replace its lanes.
     ///
     /// # Errors
-    /// If it cannot be read, or holds what it may not.
+    /// Fails if the file cannot be read or is invalid.
     pub fn params(&self) -> Result<Params, ParamsError> {
         let mut params = self.adapter.params.as_deref().map(Params::load).transpose()?.unwrap_or_default();
         if let Some(lane) = self.adapter.lane() {
@@ -150,7 +150,7 @@ impl Options {
         Ok(params)
     }
 
-    /// What is run, and how.
+    /// What to run, and how.
     #[must_use]
     pub fn selection(&self) -> Selection {
         let Choice { tier, include, skip, seed, parallel, repeat, check_timeout, .. } = self.choice.clone();
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_consistent_and_taught() {
+    fn help_has_examples_and_exit_codes() {
         Options::command().debug_assert();
         let help = Options::command().render_help().to_string();
         for told in [
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_refused_with_the_right_form() {
+    fn refusal_of_a_flag_shows_the_valid_form() {
         for (flags, named) in [
             (&["--check-timeout", "5"][..], "such as 90s"),
             (&["--tls-ca-cert", "ca.pem"], "--endpoint"),

@@ -1,4 +1,4 @@
-//! The parameter file: where the adapter is, who calls it, what stands behind it, and what only its owner knows.
+//! The parameter file: the adapter's endpoint, its callers, the vendor behind it, and facts that only the operator of the adapter knows.
 //!
 //! Every key is documented at its field; durations are written as `30s` or `5m`. Unknown keys are refused.
 
@@ -17,56 +17,56 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::hooks::Hook;
 
-/// What clap takes for a slip of the finger.
+/// Least similarity of a suggestion; the same value as in clap.
 const SIMILAR: f64 = 0.7;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Params {
-    /// Adapters that share nothing: checks run on all of them at once. The flag `--endpoint` stands for one.
+    /// Adapters that share nothing: checks run on all of them at once. The flag `--endpoint` replaces them by one lane.
     pub lanes: Vec<LaneParams>,
     /// An adapter that authenticates callers, for the checks of identities.
     pub secured: Option<LaneParams>,
-    /// Two replicas of one adapter, for the checks of standby and failover; `endpoint` names both, `replicas` each.
+    /// Two replicas of one adapter, for the checks of standby and failover; `endpoint` names both, `replicas` each of them.
     pub replicas: Option<LaneParams>,
-    /// Commands, by the names of [`Hook`]. Those of a lane come first.
+    /// Commands, by the names of [`Hook`]. Those of a lane take precedence.
     pub hooks: BTreeMap<Hook, String>,
     /// What the vendor's API looks like.
     pub vendor: VendorParams,
-    /// What is asked for in checks.
+    /// Values to use in requests.
     pub samples: Samples,
-    /// What the adapter is configured to keep to.
+    /// The configured limits of the adapter.
     pub limits: Limits,
-    /// How long checks wait and disturb.
+    /// How long checks wait, and how long injected faults last.
     pub timings: Timings,
 }
 
-/// One adapter and what is around it.
+/// One adapter with its surroundings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LaneParams {
-    /// For people, and in `LANE` of commands. Default: its number.
+    /// Name in reports, and `LANE` in commands. Default: its number.
     pub name: String,
-    /// Where the adapter is: `http://h:p`, `https://h:p`, `dns:///h:p`, `static:///a:p,b:p`, `unix:/path`.
+    /// Endpoint of the adapter: `http://h:p`, `https://h:p`, `dns:///h:p`, `static:///a:p,b:p`, `unix:/path`.
     pub endpoint: String,
-    /// Each replica on its own, where there are several.
+    /// Endpoint of each replica, if there are several.
     pub replicas: Vec<String>,
     /// TLS towards the adapter.
     pub tls: TlsParams,
-    /// The one cluster that the adapter serves. Default: it serves any, and each check makes up its own.
+    /// ID of the only cluster that the adapter serves. Default: it serves any, and each check uses a new one.
     pub cluster_id: Option<String>,
-    /// Who calls, by role. What is missing calls without an identity.
+    /// Identities, by role. A role that is not set calls without an identity.
     pub identities: Identities,
     /// The proxy between adapter and vendor.
     pub proxy: Option<ProxyParams>,
-    /// Where metrics and probes are served, such as `http://127.0.0.1:10273`.
+    /// Base URL of metrics and probes, such as `http://127.0.0.1:10273`.
     pub http: Option<String>,
-    /// The file that the adapter's log goes to.
+    /// The adapter's log file.
     pub log: Option<PathBuf>,
-    /// Commands of this lane alone.
+    /// Commands of this lane only.
     pub hooks: BTreeMap<Hook, String>,
-    /// Variables of all commands that are run for this lane.
+    /// Environment variables of all commands that run for this lane.
     pub env: BTreeMap<String, String>,
 }
 
@@ -80,23 +80,23 @@ pub struct TlsParams {
     pub server_name: Option<String>,
 }
 
-/// One identity a role.
+/// One identity per role.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Identities {
-    /// The node-controller's.
+    /// Identity of the node-controller.
     pub node_controller: Option<IdentityParams>,
-    /// The service-controller's.
+    /// Identity of the service-controller.
     pub service_controller: Option<IdentityParams>,
-    /// The route-controller's.
+    /// Identity of the route-controller.
     pub route_controller: Option<IdentityParams>,
-    /// An operator's: watches and dry runs.
+    /// Identity of an operator: watches and dry runs.
     pub operator: Option<IdentityParams>,
-    /// A valid one that has no role.
+    /// A valid identity without a role.
     pub stranger: Option<IdentityParams>,
 }
 
-/// How a caller proves who it is: by a token, or by a certificate with its key.
+/// The credentials of a caller: a token, or a certificate with its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IdentityParams {
@@ -108,33 +108,33 @@ pub struct IdentityParams {
     pub key_file: Option<PathBuf>,
 }
 
-/// The suite's own proxy between adapter and vendor. It takes requests for its own address (the adapter's base URL of the vendor is
-/// overridden), and as an HTTP proxy: absolute URLs and CONNECT, whose TLS it ends with certificates of its own CA.
+/// The suite's own proxy between adapter and vendor. It serves requests for its own address (set it as the adapter's base URL of the
+/// vendor), and works as an HTTP proxy for absolute URLs and CONNECT, whose TLS it terminates with certificates of its own CA.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProxyParams {
-    /// Where the adapter finds it.
+    /// Listen address.
     pub listen: SocketAddr,
     /// The vendor's base URL, for requests to the proxy's own address.
     #[serde(default, deserialize_with = "uri")]
     pub upstream: Option<Uri>,
-    /// Of a vendor with several services: base URLs by the first part of the path, such as `/compute`, which is cut off. What begins with
-    /// none of them goes to `upstream`.
+    /// For a vendor with several services: base URLs by the first part of the path, such as `/compute`, which is cut off. Other requests go
+    /// to `upstream`.
     #[serde(default, deserialize_with = "uris")]
     pub upstreams: BTreeMap<String, Uri>,
     /// Whether `listen` itself speaks TLS, with a certificate of the proxy's CA.
     #[serde(default)]
     pub tls: bool,
-    /// PEM file of the proxy's CA. Made, with its key beside it (`.key`), if it is not there; the adapter must trust it.
+    /// PEM file of the proxy's CA, which the adapter must trust. If it does not exist, it is created, with its key beside it (`.key`).
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// PEM file with the CA of the vendor's certificate. Default: the system's.
+    /// PEM file with the CA of the vendor's certificate. Default: the CAs of the system.
     #[serde(default)]
     pub upstream_ca_file: Option<PathBuf>,
 }
 
 impl ProxyParams {
-    /// Where a request for the proxy's own address goes.
+    /// The upstream URL of a request for the proxy's own address.
     pub(crate) fn target(&self, path: &str) -> Option<String> {
         let below = |prefix: &str| {
             let rest = path.strip_prefix(prefix.trim_end_matches('/'))?;
@@ -151,51 +151,51 @@ impl ProxyParams {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VendorParams {
-    /// Calls that list, and how an empty page looks.
+    /// Requests that list, and the form of an empty page.
     pub lists: Vec<ListParams>,
-    /// Calls that read although their method is not GET or HEAD.
+    /// Requests that only read although their method is not GET or HEAD.
     pub reads: Vec<Pattern>,
-    /// The response header in which the vendor tells the ID of a request.
+    /// Response header with the vendor's request ID.
     pub request_id_header: Option<String>,
 }
 
-/// A call that lists.
+/// A request that lists.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListParams {
     /// `instances`, `load-balancers` or `routes`.
     pub collection: String,
-    /// Which calls: matched against `GET /path?query`.
+    /// Which requests: matched against `GET /path?query`.
     pub call: Pattern,
     /// The body of an empty page.
     pub empty_body: String,
 }
 
-/// What is asked for in checks.
+/// Values to use in requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Samples {
     /// `spec.class` of load balancers. Default: unset.
     pub class: Option<String>,
-    /// What every load balancer's `spec.parameters` must hold.
+    /// Values that `spec.parameters` of every load balancer must have.
     pub parameters: BTreeMap<String, String>,
     /// An address that is reserved and free, for `lb.reserved-ip`.
     pub reserved_address: Option<String>,
-    /// How many machines one check may make: 10,000 for INS-16, and listings of several pages with fewer. Default: 10.
+    /// Number of instances that one check may create: 10,000 for INS-16; listings of several pages need fewer. Default: 10.
     pub machines: Option<usize>,
-    /// A provider ID of another provider or region. Default: of a provider that nobody has.
+    /// A provider ID of another provider or region. Default: one of a fictitious provider.
     pub foreign_provider_id: Option<String>,
-    /// A provider ID in the vendor's form, of an instance that never was.
+    /// A provider ID in the vendor's form, of an instance that never existed.
     pub missing_provider_id: Option<String>,
-    /// Text that stands in the adapter's vendor credentials and must never show.
+    /// Text that is part of the adapter's vendor credentials, and must never appear in its output.
     pub canary: Option<String>,
 }
 
-/// What the adapter is configured to keep to, in vendor calls.
+/// The configured limits of the adapter, in vendor calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// By bucket.
+    /// Limits by bucket.
     pub buckets: BTreeMap<String, BucketParams>,
 }
 
@@ -203,52 +203,52 @@ pub struct Limits {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BucketParams {
-    /// Calls a second.
+    /// Calls per second.
     pub rate: f64,
-    /// Calls at once.
+    /// Burst.
     pub burst: f64,
-    /// The calls that it covers: matched against `METHOD /path?query`.
+    /// The calls that it limits: matched against `METHOD /path?query`.
     pub calls: Pattern,
 }
 
-/// How long checks wait and disturb. Full length by default; a simulated cloud makes it shorter.
+/// How long checks wait, and how long injected faults last. The defaults suit a real vendor; shorten them for a simulated cloud.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timings {
-    /// The longest that an adapter takes for an answer which needs the vendor's.
+    /// Maximum duration of an adapter call that needs the vendor.
     #[serde(deserialize_with = "duration")]
     pub answer: Duration,
-    /// The longest that a command takes.
+    /// Maximum duration of a command.
     #[serde(deserialize_with = "duration")]
     pub hook: Duration,
-    /// The longest that a load balancer takes to be ACTIVE, or ABSENT. Beyond 30 s the limits of checks grow with it.
+    /// Maximum time until a load balancer is ACTIVE, or ABSENT. Beyond 30 s, the limits of checks grow with it.
     #[serde(deserialize_with = "duration")]
     pub converge: Duration,
-    /// The longest that a started adapter takes to be ready, or a killed one to be replaced.
+    /// Maximum time until a started adapter is ready, or until another replica has replaced a killed one.
     #[serde(deserialize_with = "duration")]
     pub ready: Duration,
-    /// The longest that an adapter takes to try again after the vendor rejected its credentials, or failed.
+    /// Maximum time until an adapter tries again after the vendor rejected its credentials or failed.
     #[serde(deserialize_with = "duration")]
     pub heal: Duration,
-    /// The longest that the vendor's reads lag behind its writes. Default: what `GetInfo` says.
+    /// Maximum lag of the vendor's reads behind its writes. Default: the value of `GetInfo`.
     #[serde(deserialize_with = "some_duration")]
     pub consistency: Option<Duration>,
-    /// How long the vendor is away in FLT-04.
+    /// Duration of the vendor outage in FLT-04.
     #[serde(deserialize_with = "duration")]
     pub outage: Duration,
-    /// How long a learned rate has to settle in BUD-05.
+    /// Time for a learned rate to settle in BUD-05.
     #[serde(deserialize_with = "duration")]
     pub settle: Duration,
-    /// How long calls are counted against buckets in BUD-01, BUD-02 and BUD-08.
+    /// Time during which BUD-01, BUD-02 and BUD-08 count calls.
     #[serde(deserialize_with = "duration")]
     pub load: Duration,
-    /// The drift period: the longest that a change by hand stays, or a change at the vendor stays unseen.
+    /// Drift period: the maximum time until the adapter corrects a change by hand, or notices a change in the cloud.
     #[serde(deserialize_with = "duration")]
     pub drift: Duration,
-    /// The longest that an adapter takes to use new credentials, certificates or a new configuration file.
+    /// Maximum time until an adapter uses new credentials, certificates or a new configuration file.
     #[serde(deserialize_with = "duration")]
     pub reload: Duration,
-    /// The longest that a connection to the secured adapter lives, for LIF-02. Configure it short while the suite runs.
+    /// Maximum age of a connection to the secured adapter, for LIF-02. Configure it short for the run of the suite.
     #[serde(deserialize_with = "some_duration")]
     pub connection_age: Option<Duration>,
 }
@@ -277,7 +277,7 @@ impl Default for Timings {
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Whether a call is meant.
+    /// Whether the pattern matches a request.
     #[must_use]
     pub fn matches(&self, method: &http::Method, path: &str) -> bool {
         self.0.is_match(&format!("{method} {path}"))
@@ -300,20 +300,20 @@ impl<'de> Deserialize<'de> for Pattern {
 /// Why a parameter file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ParamsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--params {path}")]
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is not what is expected.
+    /// The file is invalid.
     #[error("--params {path}: {fault}")]
     Invalid {
         /// The file.
         path: String,
-        /// What is wrong, with line and key, and the nearest right key.
+        /// The fault, with line and key, and the nearest valid key.
         fault: String,
     },
 }
@@ -322,7 +322,7 @@ impl Params {
     /// Reads a file.
     ///
     /// # Errors
-    /// The first fault, with line and key.
+    /// Returns the first fault, with line and key.
     pub fn load(path: &Path) -> Result<Self, ParamsError> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path).map_err(|source| ParamsError::Read { path: name(), source })?;
@@ -332,7 +332,7 @@ impl Params {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// The first fault, with line and key.
+    /// Returns the first fault, with line and key.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Ok(Self::default());
@@ -341,13 +341,13 @@ impl Params {
     }
 }
 
-/// Adds what was probably meant to what is said of an unknown key: "unknown field `x`, expected one of y, z".
+/// Adds a suggestion to serde's error about an unknown key: "unknown field `x`, expected one of y, z".
 fn with_nearest(text: &str) -> String {
     let unknown = ["unknown field `", "unknown variant `"].iter().find_map(|words| text.split_once(words));
     let Some((word, known)) = unknown.and_then(|(_before, rest)| rest.split_once('`')) else {
         return text.to_owned();
     };
-    // The text's own lines follow after the first.
+    // The lines of the error's context follow after the first line.
     let known = known.lines().next().unwrap_or_default();
     let nearest = known
         .split(|letter: char| !letter.is_alphanumeric())
@@ -355,7 +355,7 @@ fn with_nearest(text: &str) -> String {
         .filter(|(similarity, _known)| *similarity > SIMILAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     match nearest {
-        Some((_similarity, known)) => format!("{text}\nis `{known}` meant?"),
+        Some((_similarity, known)) => format!("{text}\ndid you mean `{known}`?"),
         None => text.to_owned(),
     }
 }
@@ -364,7 +364,7 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     SpanParser::new()
         .parse_unsigned_duration(&text)
-        .map_err(|_error| D::Error::custom(format!("{text} is no length of time: write it as 20ms, 30s, 2m")))
+        .map_err(|_error| D::Error::custom(format!("invalid duration {text}: write it as 20ms, 30s, 2m")))
 }
 
 fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -379,7 +379,7 @@ fn uris<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Uri>, D::
     let texts = BTreeMap::<String, String>::deserialize(from)?;
     let read = |(prefix, text): (String, String)| {
         if !prefix.starts_with('/') {
-            return Err(D::Error::custom(format!("{prefix} is no path: write it as /{prefix}")));
+            return Err(D::Error::custom(format!("invalid path prefix {prefix}: write it as /{prefix}")));
         }
         Ok((prefix, base_url(&text)?))
     };
@@ -389,7 +389,7 @@ fn uris<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Uri>, D::
 fn base_url<E: serde::de::Error>(text: &str) -> Result<Uri, E> {
     let uri: Uri = text.parse().map_err(E::custom)?;
     if uri.scheme().is_none() || uri.authority().is_none() {
-        return Err(E::custom(format!("{text}: write it as http://127.0.0.1:9797")));
+        return Err(E::custom(format!("invalid URL {text}: write it as http://127.0.0.1:9797")));
     }
     Ok(uri)
 }
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_key_is_answered_with_the_nearest_one() {
+    fn unknown_key_gets_a_suggestion() {
         for (text, meant) in [
             ("lnaes: []", "`lanes`"),
             ("timings: {otage: 3s}", "`outage`"),
@@ -407,12 +407,12 @@ mod tests {
             ("lanes: [{endpont: x}]", "`endpoint`"),
         ] {
             let fault = Params::parse(text).expect_err(text);
-            assert!(fault.contains(&format!("is {meant} meant?")), "{text}: {fault}");
+            assert!(fault.contains(&format!("did you mean {meant}?")), "{text}: {fault}");
         }
     }
 
     #[test]
-    fn a_file_says_what_it_says() {
+    fn parameter_file_is_parsed() {
         let text = "
 lanes:
 - endpoint: http://127.0.0.1:1
@@ -423,7 +423,7 @@ vendor:
 hooks: {killAdapter: kill -9 $(cat pid)}
 timings: {outage: 3s}
 ";
-        let params = Params::parse(text).expect("is right");
+        let params = Params::parse(text).expect("is valid");
         assert_eq!(params.timings.outage, Duration::from_secs(3));
         assert_eq!(params.timings.ready, Timings::default().ready);
         let list = &params.vendor.lists[0];
@@ -440,9 +440,9 @@ timings: {outage: 3s}
     }
 
     #[test]
-    fn each_service_of_the_vendor_has_a_path_of_its_own() {
+    fn requests_are_routed_by_path_prefix() {
         let text = "{listen: '127.0.0.1:2', upstreams: {/compute: 'http://nova:1', /compute/old: 'http://nova:2/v1'}}";
-        let mut proxy: ProxyParams = serde_saphyr::from_str(text).expect("is right");
+        let mut proxy: ProxyParams = serde_saphyr::from_str(text).expect("is valid");
         assert_eq!(proxy.target("/compute/v2?a=/b").as_deref(), Some("http://nova:1/v2?a=/b"));
         assert_eq!(proxy.target("/compute?a").as_deref(), Some("http://nova:1?a"));
         assert_eq!(proxy.target("/compute/old/x").as_deref(), Some("http://nova:2/v1/x"), "the longest");

@@ -1,4 +1,4 @@
-//! The program: flags in, reports and exit code out.
+//! The program: reads flags, writes reports, returns an exit code.
 
 use std::{
     fs,
@@ -19,12 +19,12 @@ use crate::{
     run::{RunError, run},
 };
 
-/// A flag or the parameter file is wrong.
+/// A flag or the parameter file is invalid.
 const WRONG_USAGE: u8 = 2;
 /// By convention 128 and the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Does what the flags say. Says on standard error what is wrong.
+/// Runs the suite with these flags. Writes errors to standard error.
 pub async fn main(options: Options) -> ExitCode {
     match answer(&options).await {
         Ok(code) => code,
@@ -51,7 +51,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     writable("--json", options.output.json.as_deref())?;
     let stop = CancellationToken::new();
     let limit = options.choice.timeout;
-    // One listener for all: what comes between two would be lost.
+    // One listener for both signals of the run: a signal between two listeners would be lost.
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let (report, interrupted) = {
         let running = run(params, &selection, Arc::new(Terminal::new()), stop.clone());
@@ -60,7 +60,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
             report = running.as_mut() => (report?, false),
             () = asked_to_end(limit, &mut interrupts) => {
                 stop.cancel();
-                let text = "ending early: removing what was made; again ends at once\n";
+                let text = "ending early: deleting what the checks created; press Ctrl-C again to end at once\n";
                 io::stderr().write_all(text.as_bytes()).unwrap_or_default();
                 tokio::select! {
                     report = running.as_mut() => (report?, true),
@@ -124,7 +124,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Told before the run, not after it. What is there already stays until there is something to say, and until then nothing new is there.
+/// Fails before the run if a report cannot be written after it. Existing content stays until then, and no new file is left behind.
 fn writable(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let new = !path.exists();

@@ -1,10 +1,10 @@
-//! The proxy between adapter and vendor: counts every call, and disturbs those that a rule names.
+//! The proxy between adapter and vendor: counts every call, and injects faults into those that match a rule.
 //!
-//! It acts on HTTP alone and so works for adapters in any language. What it must know of the vendor (which calls list, how an empty
-//! page looks) comes from the parameter file.
+//! It works on HTTP alone, and so with adapters in any language. Vendor-specific facts (which calls list, the form of an empty page) come
+//! from the parameter file.
 //!
-//! In reading order: `rule` says which calls and what happens to them, `log` what was seen, `forward` takes one call to the vendor,
-//! `server` listens, `authority` makes certificates.
+//! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `server`
+//! listens, `authority` issues certificates.
 
 mod authority;
 mod forward;
@@ -31,7 +31,7 @@ use crate::{
     params::{ProxyParams, VendorParams},
 };
 
-/// A running proxy. Cloning shares it; it ends with the last clone.
+/// A running proxy. Clones share it; it ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub struct Proxy {
     _serving: Arc<JoinSet<()>>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     params: ProxyParams,
@@ -50,15 +50,15 @@ struct Shared {
     log: Mutex<Log>,
 }
 
-/// Why a proxy does not start.
+/// Why a proxy cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// Its port is taken.
+    /// The address is in use.
     #[error("proxy.listen {address}: is another run under way?")]
     Listen {
-        /// Where.
+        /// The listen address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// Its CA cannot be used.
@@ -69,19 +69,19 @@ pub enum ProxyError {
     UpstreamCa {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: anyhow::Error,
     },
-    /// TLS is asked for without a CA.
-    #[error("proxy.tls: needs caFile, which the adapter must trust")]
+    /// TLS is set without a CA.
+    #[error("proxy.tls: caFile must be set, and the adapter must trust it")]
     NoCa,
 }
 
 impl Proxy {
-    /// Listens. Nobody need call yet, and the vendor need not be there.
+    /// Listens. Neither an adapter nor the vendor needs to be running yet.
     ///
     /// # Errors
-    /// A port that is taken, files that cannot be used.
+    /// Fails if the port is in use or a file cannot be used.
     pub async fn start(params: ProxyParams, vendor: VendorParams) -> Result<Self, ProxyError> {
         let authority = params.ca_file.as_deref().map(Authority::open).transpose()?;
         if params.tls && authority.is_none() {
@@ -98,13 +98,13 @@ impl Proxy {
         Ok(Self { shared, address, _serving: Arc::new(serving) })
     }
 
-    /// Where it listens.
+    /// The listen address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Adds a rule. It ends when the answer is dropped.
+    /// Adds a rule, which is in force until the returned value is dropped.
     #[must_use = "the rule ends when this is dropped"]
     pub fn inject(&self, rule: Rule, action: Action) -> Injection {
         let gate = Gate::default();
@@ -118,19 +118,19 @@ impl Proxy {
         self.shared.log().len()
     }
 
-    /// The calls since then, oldest first, those in flight included.
+    /// The calls since `mark`, oldest first, including those in flight.
     #[must_use]
     pub fn since(&self, mark: usize) -> Calls {
         self.shared.log().since(mark)
     }
 
-    /// Whether the parameter file tells how an empty page of this collection looks.
+    /// Whether the parameter file has the form of an empty page of this collection.
     #[must_use]
     pub fn knows_list(&self, collection: &str) -> bool {
         self.shared.vendor.lists.iter().any(|list| list.collection == collection)
     }
 
-    /// Ends all rules. Held calls go on. Tells whether any acted since the last time.
+    /// Removes all rules and releases held calls. Returns whether any rule acted since the last time.
     pub(crate) fn clear(&self) -> bool {
         self.shared.rules().clear()
     }
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-/// A rule in force; it ends when this is dropped, and calls that it holds go on.
+/// A rule in force. Dropping it removes the rule and releases the calls that it holds.
 #[derive(Debug)]
 pub struct Injection {
     proxy: Proxy,
@@ -155,29 +155,29 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// On how many calls it acted so far.
+    /// On how many calls the rule acted so far.
     #[must_use]
     pub fn fired(&self) -> u64 {
         self.proxy.shared.rules().fired(self.id)
     }
 
-    /// Waits until it acts on a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds one.
+    /// Waits until the rule acts on a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds one.
     ///
     /// # Errors
-    /// If it does not within the limit: whatever should have made the call did not.
+    /// Fails if it does not act within the limit, which means that the adapter did not make the expected call.
     pub async fn reached(&self, within: Duration) -> Result<(), Stop> {
         let mut reached = self.gate.reached.subscribe();
         let waited = tokio::time::timeout(within, reached.wait_for(|calls| *calls > 0)).await;
         match waited {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => {
-                let came = format!("none within {} ms", within.as_millis());
-                Err(Stop::failed("the adapter makes the vendor call that is to be disturbed", came))
+                let came = format!("no such call within {} ms", within.as_millis());
+                Err(Stop::failed("the adapter makes the vendor call in which the fault is injected", came))
             }
         }
     }
 
-    /// Lets held calls go on, those to come included.
+    /// Releases held calls, and does not hold later ones.
     pub fn release(&self) {
         self.gate.open();
     }
@@ -189,7 +189,7 @@ impl Drop for Injection {
     }
 }
 
-/// Where calls are held. Cloning shares it.
+/// Where calls are held. Clones share it.
 #[derive(Clone, Debug)]
 struct Gate {
     reached: watch::Sender<u64>,
@@ -211,7 +211,7 @@ impl Gate {
         self.opened.send_replace(true);
     }
 
-    /// Returns when it is open. The sender lives as long as this does.
+    /// Returns when the gate is open. The sender lives as long as this does.
     async fn passed(&self) {
         let mut opened = self.opened.subscribe();
         opened.wait_for(|open| *open).await.map(drop).unwrap_or_default();

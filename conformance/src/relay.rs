@@ -1,4 +1,4 @@
-//! A relay between the suite and an adapter, which counts connections: how many there were is no business of generated clients.
+//! A relay between the suite and an adapter that counts connections, which generated clients do not report.
 
 use std::{io, net::SocketAddr};
 
@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// A running relay. Dropping it ends it, with all connections.
+/// A running relay. Dropping it ends it and its connections.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: SocketAddr,
@@ -19,10 +19,10 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Listens on this machine. Of several replicas it leads to the first.
+    /// Listens on the loopback address. If there are several replicas, it connects to the first.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Returns the errors of the operating system.
     pub(crate) async fn start(to: Target) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -32,12 +32,12 @@ impl Relay {
         Ok(Self { address, opened, _serving: serving })
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections were opened so far.
+    /// The number of connections opened so far.
     pub(crate) fn opened(&self) -> usize {
         *self.opened.borrow()
     }
@@ -45,7 +45,7 @@ impl Relay {
 
 async fn serve(listener: TcpListener, to: Target, count: watch::Sender<usize>) {
     let mut pairs = JoinSet::new();
-    // A port that takes no more connections shows as calls that fail.
+    // If the port accepts no more connections, calls fail and the check reports it.
     while let Ok((stream, _from)) = listener.accept().await {
         count.send_modify(|count| *count = count.saturating_add(1));
         let to = to.clone();
@@ -54,7 +54,7 @@ async fn serve(listener: TcpListener, to: Target, count: watch::Sender<usize>) {
     }
 }
 
-/// Takes bytes both ways, until one side hangs up.
+/// Copies bytes both ways until one side closes the connection.
 async fn pass(stream: TcpStream, to: &Target) -> io::Result<()> {
     match to {
         Target::Single { host, .. } | Target::Dns(host) => {
@@ -65,10 +65,16 @@ async fn pass(stream: TcpStream, to: &Target) -> io::Result<()> {
             None => Ok(()),
         },
         Target::Unix(path) => both(stream, UnixStream::connect(path).await?).await,
-        // Built together with programs of a cluster, there are targets of one, too.
-        #[expect(clippy::allow_attributes, reason = "whether it can be reached depends on who else is built")]
-        #[allow(unreachable_patterns, reason = "built alone, there is none")]
-        _ => Err(io::Error::new(io::ErrorKind::Unsupported, format!("{to} is no address"))),
+        // Cargo unifies features: in a build with the controllers, `Target` has a variant for targets in a cluster.
+        #[expect(
+            clippy::allow_attributes,
+            reason = "whether it can be reached depends on the crates in the build"
+        )]
+        #[allow(unreachable_patterns, reason = "unreachable if built alone")]
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("{to}: not an address that can be connected to"),
+        )),
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a run ended.
+//! The result of a run.
 
 pub mod json;
 pub mod junit;
@@ -9,58 +9,58 @@ use std::{fmt, time::Duration};
 
 use crate::check::{Check, Finding, Standing, Tier};
 
-/// How one check ended.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The adapter does what the contract wants.
+    /// The adapter does what the contract demands.
     Passed,
-    /// It does not.
+    /// The adapter does not do what the contract demands.
     Failed(Finding),
-    /// It cannot be told here, and why.
+    /// The check could not decide this here; holds the cause.
     Skipped(String),
 }
 
-/// One check of a run.
+/// One execution of a check.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Which.
+    /// The check.
     pub check: Check,
-    /// From 1; more only with `--repeat`.
+    /// Counted from 1; above 1 only with `--repeat`.
     pub repetition: u32,
-    /// Where it ran.
+    /// The lane that it ran on.
     pub lane: String,
-    /// How it ended.
+    /// Its result.
     pub outcome: Outcome,
-    /// How long it took, without cleaning up.
+    /// Duration, without cleaning up.
     pub took: Duration,
-    /// What was sent and what came.
+    /// Requests and responses.
     pub transcript: Vec<String>,
-    /// The vendor calls meanwhile. Empty without a proxy.
+    /// Vendor calls during the check. Empty without a proxy.
     pub vendor_calls: String,
-    /// What was missing for parts of the check, so that nobody has looked at them.
+    /// Missing prerequisites of parts of the check, which were therefore not tested.
     pub unseen: Vec<String>,
-    /// What could not be removed.
+    /// What could not be deleted.
     pub left: Vec<String>,
 }
 
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Repeats the run's chance.
+    /// Seed with which the run can be repeated.
     pub seed: u64,
     /// The adapter's name and version.
     pub adapter: String,
-    /// From start to end.
+    /// Total duration.
     pub took: Duration,
     /// In the order of the registry.
     pub entries: Vec<Entry>,
-    /// What checks shared and could not be removed.
+    /// Shared objects that could not be deleted.
     pub left: Vec<String>,
     /// Whether it was ended early.
     pub interrupted: bool,
 }
 
-/// What a tier says of an adapter.
+/// The verdict of a tier on an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All mandatory checks of the tier passed.
@@ -69,7 +69,7 @@ pub enum Verdict {
     Incomplete,
     /// A check failed.
     Failed,
-    /// No check of the tier was chosen.
+    /// No check of the tier was selected.
     NotTested,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Report {
-    /// The checks that failed, once each.
+    /// The checks that failed, without repetitions.
     #[must_use]
     pub fn failed(&self) -> Vec<&'static str> {
         let failed = self.entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Failed(_)));
@@ -94,13 +94,13 @@ impl Report {
         ids
     }
 
-    /// Whether the adapter conforms as far as was looked. A check for a capability that the adapter claims counts like a mandatory one.
+    /// Whether the adapter passed all checks that ran. A check for a capability that the adapter reports counts like a mandatory one.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.failed().is_empty()
     }
 
-    /// What a tier says of the adapter. `all`: every check that there is.
+    /// The verdict of a tier. `all`: the registry.
     #[must_use]
     pub fn verdict(&self, tier: Tier, all: &[Check]) -> Verdict {
         let of_tier = self.entries.iter().filter(|entry| entry.check.tier == tier);

@@ -1,4 +1,5 @@
-//! Runs checks: on all lanes at once, those that share a lane side by side, each with a limit, and with what it made removed.
+//! Runs checks: on all lanes at once, and on each lane several that can share it. Each check has a time limit, and its objects are deleted
+//! afterwards.
 
 mod queue;
 mod words;
@@ -32,10 +33,10 @@ use crate::{
     report::{Entry, Outcome, Report, progress::Progress},
 };
 
-/// Limits of checks are made for clouds whose load balancers take no longer.
+/// The convergence time of load balancers that the limits of checks are based on.
 const QUICK: Duration = Duration::from_secs(30);
 
-/// What is run, and how.
+/// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Only these tiers. Empty: all.
@@ -44,13 +45,13 @@ pub struct Selection {
     pub include: Vec<String>,
     /// Not these IDs and families.
     pub skip: Vec<String>,
-    /// Decides all chance. `None`: by chance.
+    /// Seed of all random choices. `None`: random.
     pub seed: Option<u64>,
     /// How many checks share a lane at once.
     pub parallel: usize,
     /// How often each check runs.
     pub repeat: u32,
-    /// No check takes longer. `None`: as each says.
+    /// Maximum duration of a check. `None`: the limit of each check.
     pub limit: Option<Duration>,
 }
 
@@ -68,24 +69,24 @@ impl Default for Selection {
     }
 }
 
-/// Why a run does not begin.
+/// Why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A word that is no check and no family.
-    #[error("{flag} {word}: there is no such check or family; {hint} (see --list)")]
+    /// A word matches no check and no family.
+    #[error("{flag}: unknown check or family '{word}'; {hint} (see --list)")]
     Unknown {
         /// `--include` or `--skip`.
         flag: &'static str,
-        /// As it was given.
+        /// The word as given.
         word: String,
-        /// What may be meant.
+        /// A suggestion.
         hint: String,
     },
-    /// What was chosen leaves no check.
-    #[error("--tier, --include and --skip leave no check to run: --list alone tells all")]
+    /// The selection contains no check.
+    #[error("--tier, --include and --skip select no check: --list without them prints all")]
     NoCheck,
-    /// There is nothing to test.
-    #[error("no adapter is named: give --endpoint, or lanes in --params")]
+    /// Neither a flag nor the parameter file names an adapter.
+    #[error("no adapter to test: set --endpoint, or lanes in --params")]
     NoLane,
     /// A lane cannot be opened.
     #[error(transparent)]
@@ -93,7 +94,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether flags or parameters are wrong, and not the adapter.
+    /// Whether the cause is a flag or parameter, and not the adapter.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
@@ -104,10 +105,10 @@ impl RunError {
 }
 
 impl Selection {
-    /// The checks that are chosen, in the order of the registry.
+    /// The selected checks, in the order of the registry.
     ///
     /// # Errors
-    /// A word that names none.
+    /// Fails if a word matches no check and no family.
     pub fn checks(&self) -> Result<Vec<Check>, RunError> {
         let all = checks::all();
         words::known(&all, "--include", &self.include)?;
@@ -126,10 +127,10 @@ impl Selection {
     }
 }
 
-/// Runs the chosen checks, and ends early, with everything removed, when `stop` is cancelled.
+/// Runs the selected checks. When `stop` is cancelled, ends early and deletes everything first.
 ///
 /// # Errors
-/// If nothing can be tested at all: see [`RunError`].
+/// Fails if nothing can be tested at all: see [`RunError`].
 pub async fn run(
     params: Params,
     selection: &Selection,
@@ -200,11 +201,11 @@ struct Shared {
     progress: Arc<dyn Progress>,
     stop: CancellationToken,
     queue: Arc<Queue>,
-    /// Written by who may stop replicas, read by who looks at them.
+    /// Locked for writing by checks that may stop replicas, for reading by checks that call them.
     replicas: RwLock<()>,
 }
 
-/// Opens the lanes that the chosen checks need.
+/// Opens the lanes that the selected checks need.
 async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunError> {
     let Params { lanes, secured, replicas, .. } = params;
     let plain = lanes.iter().map(|lane| (Kind::Plain, lane));
@@ -254,7 +255,7 @@ fn skip(check: Check, why: String) -> Entry {
     }
 }
 
-/// Takes checks for a lane until there are none: one alone, or several side by side.
+/// Takes checks from the queue until none is left for this lane: those with exclusive use one by one, the others side by side.
 async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<Entry> {
     let mut entries = Vec::new();
     let may = |check: &Check| lane.suits(check) && lane.lacks(check, &shared.params).is_empty();
@@ -277,7 +278,7 @@ async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<En
     entries
 }
 
-/// Runs one check, whatever it does, and removes what it made.
+/// Runs one check, and deletes what it created even if it panics.
 async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let Task { check, repetition } = task;
     let run = Run { seed: shared.seed, nonce: shared.nonce, repetition };
@@ -300,7 +301,8 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let calls = lane.proxy.as_ref().zip(mark).map(|(proxy, mark)| proxy.since(mark).to_string());
     let transcript = cx.transcript().lines();
     let left = caught(clean(&cx)).await;
-    let left = left.unwrap_or_else(|panic| vec![format!("whatever it made: cleaning up panicked: {panic}")]);
+    let left =
+        left.unwrap_or_else(|panic| vec![format!("objects of the check: cleaning up panicked: {panic}")]);
     let outcome = judged(verdict, &left);
     let (vendor_calls, unseen, lane) = (calls.unwrap_or_default(), cx.unseen(), lane.name.clone());
     let entry = Entry { check, repetition, lane, outcome, took, transcript, vendor_calls, unseen, left };
@@ -308,26 +310,26 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     entry
 }
 
-/// How a check has ended after what it made was removed: whatever is left of it is a failure, even if it was skipped half way.
+/// The result of a check after cleaning up. Leftover objects are a failure, even if the check was skipped half way.
 fn judged(verdict: Verdict, left: &[String]) -> Outcome {
     let skipped = match verdict {
         Err(Stop::Failed(finding)) => return Outcome::Failed(finding),
         Ok(()) if left.is_empty() => return Outcome::Passed,
         Err(Stop::Skipped(why)) if left.is_empty() => return Outcome::Skipped(why),
         Ok(()) => None,
-        Err(Stop::Skipped(why)) => Some(format!("(it would be skipped: {why})")),
+        Err(Stop::Skipped(why)) => Some(format!("(otherwise skipped: {why})")),
     };
     let came: Vec<String> = left.iter().cloned().chain(skipped).collect();
-    let wants = "nothing is left when everything has been removed".to_owned();
+    let wants = "nothing is left after all objects were deleted".to_owned();
     Outcome::Failed(Finding { wants, came: came.join("\n") })
 }
 
-/// How many times as long checks may take where load balancers take longer than their limits are made for.
+/// Factor for the limits of checks on vendors whose load balancers converge slowly.
 fn patience(converge: Duration) -> f64 {
     converge.div_duration_f64(QUICK).max(1.0)
 }
 
-/// The check's own function, on an adapter that answers, within its limit; a panic is a failure.
+/// Runs the check's own function within its limit, if the adapter answers; a panic is a failure.
 async fn guarded(cx: &Context, limit: Duration) -> Verdict {
     if let Err(said) = cx.lane().ask(FIRST_ANSWER).await {
         let wants =
@@ -337,7 +339,7 @@ async fn guarded(cx: &Context, limit: Duration) -> Verdict {
     let check = cx.check();
     match tokio::time::timeout(limit, caught((check.run)(cx))).await {
         Ok(Ok(verdict)) => verdict,
-        Ok(Err(panic)) => Err(Stop::failed("the check itself works", format!("it panicked: {panic}"))),
+        Ok(Err(panic)) => Err(Stop::failed("the check does not panic", format!("it panicked: {panic}"))),
         Err(_elapsed) => {
             let wants = format!("the check ends within {} s", limit.as_secs_f64());
             Err(Stop::failed(wants, "it was still running; the last line above says what it waited for"))
@@ -345,7 +347,7 @@ async fn guarded(cx: &Context, limit: Duration) -> Verdict {
     }
 }
 
-/// What comes of a future, or what it said when it panicked.
+/// Returns the output of a future, or its panic message.
 async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| text(&*panic))
 }
@@ -355,17 +357,17 @@ fn text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
 }
 
-/// What a task answered. A panic that nobody caught goes on: no check may be missing in the report.
+/// Returns the result of a task, and resumes an uncaught panic: otherwise a check would be missing in the report.
 fn joined<T>(done: Result<T, JoinError>) -> Option<T> {
     match done.map_err(JoinError::try_into_panic) {
         Ok(answer) => Some(answer),
         Err(Ok(panic)) => resume_unwind(panic),
-        // Nobody cancels.
+        // The run cancels no task.
         Err(Err(_cancelled)) => None,
     }
 }
 
-/// Removes what all checks of a lane shared, and answers what is left.
+/// Deletes what all checks of a lane shared. Returns what is left.
 async fn release(lane: &Lane) -> Option<String> {
     let machines = std::mem::take(&mut *lane.machines.lock().await);
     if machines.is_empty() {
@@ -377,7 +379,7 @@ async fn release(lane: &Lane) -> Option<String> {
     removed.err().map(|error| format!("instances {ids}: {error}"))
 }
 
-/// As in the registry.
+/// In the order of the registry.
 fn sort(entries: &mut [Entry]) {
     let order: BTreeMap<&str, usize> =
         checks::all().iter().enumerate().map(|(at, check)| (check.id, at)).collect();
@@ -389,13 +391,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_fails_a_check_that_did_not_fail() {
+    fn leftover_objects_fail_a_check() {
         let left = ["load balancer lb-1".to_owned()];
         for (verdict, told) in [
             (Ok(()), "load balancer lb-1"),
             (
                 Err(Stop::skipped("samples.machines is 10")),
-                "load balancer lb-1\n(it would be skipped: samples.machines is 10)",
+                "load balancer lb-1\n(otherwise skipped: samples.machines is 10)",
             ),
             (Err(Stop::failed("it works", "it does not")), "it does not"),
         ] {
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_told_in_its_own_words() {
+    async fn panic_message_is_reported() {
         let panics = async {
             tokio::task::yield_now().await;
             panic!("no clean-up of {}", 7)
@@ -417,10 +419,10 @@ mod tests {
     }
 
     #[tokio::test]
-    #[should_panic(expected = "nobody catches this")]
-    async fn a_panic_that_nobody_caught_ends_the_run() {
+    #[should_panic(expected = "not caught")]
+    async fn uncaught_panic_ends_the_run() {
         let mut tasks: JoinSet<()> = JoinSet::new();
-        tasks.spawn(async { panic!("nobody catches this") });
+        tasks.spawn(async { panic!("not caught") });
         joined(tasks.join_next().await.expect("one task"));
     }
 }

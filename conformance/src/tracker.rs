@@ -1,4 +1,4 @@
-//! What a check may have made, so that it can be removed whatever becomes of the check.
+//! Records what a check may have created, so that it is deleted however the check ends.
 
 use std::{
     collections::BTreeMap,
@@ -11,16 +11,16 @@ use cloud_api_proto::v1alpha1::{
 
 use crate::hooks::Hook;
 
-/// The record of one check. Cloning shares it.
+/// The record of one check. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracker(Arc<Mutex<Made>>);
 
-/// What was made, or may have been.
+/// Objects that were created, or may have been.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
     /// By cluster and owner.
     pub(crate) balancers: BTreeMap<(String, String), DeleteLoadBalancerRequest>,
-    /// By cluster, node, destination and the machine that it leads to.
+    /// By cluster, node, destination and next-hop instance.
     pub(crate) routes: BTreeMap<[String; 4], RouteDelete>,
     /// Commands that undo others, latest last.
     pub(crate) undo: Vec<Undo>,
@@ -38,7 +38,7 @@ impl Tracker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before it is sent: nobody knows what becomes of it.
+    /// Recorded before the call is sent: its outcome may stay unknown.
     pub(crate) fn ensure(&self, request: &EnsureLoadBalancerRequest) {
         let Some(key) = request.key.clone().filter(|_| !request.dry_run) else { return };
         let EnsureLoadBalancerRequest { context, owner, .. } = request.clone();
@@ -47,7 +47,7 @@ impl Tracker {
         self.made().balancers.insert((key.cluster_id, key.owner_uid), removal);
     }
 
-    /// Before it is sent.
+    /// Recorded before the call is sent.
     pub(crate) fn apply(&self, request: &ApplyRoutesRequest) {
         if request.dry_run {
             return;
@@ -65,18 +65,18 @@ impl Tracker {
         }
     }
 
-    /// After something was made by a command.
+    /// Registers the undo of a command that created something.
     pub(crate) fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
         self.made().undo.push(Undo { hook, variables });
     }
 
-    /// Somebody undid it already.
+    /// Unregisters it, after the check undid it itself.
     pub(crate) fn undone(&self, hook: Hook, value: &str) {
         let names = |undo: &Undo| undo.hook == hook && undo.variables.iter().any(|(_, held)| held == value);
         self.made().undo.retain(|undo| !names(undo));
     }
 
-    /// Everything so far; from here on the record is empty.
+    /// Returns all entries and empties the record.
     pub(crate) fn take(&self) -> Made {
         std::mem::take(&mut *self.made())
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_of_two_nodes_to_one_destination_are_both_removed() {
+    fn routes_of_two_nodes_to_one_destination_are_both_tracked() {
         let upsert = |node: &str| {
             let destination = "10.0.0.0/28".to_owned();
             let key = RouteKey { cluster_id: "c".to_owned(), node_uid: node.to_owned(), destination };

@@ -1,4 +1,4 @@
-//! What a check sent and what came: shown if it fails. Bounded, so that an adapter that talks for ever fills no memory.
+//! The requests and responses of a check, printed if it fails. Bounded, so that an adapter with endless output cannot exhaust memory.
 
 use std::{
     fmt::{self, Debug, Write as _},
@@ -8,12 +8,12 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Lines at most; the first ones are kept, and as many of the last ones.
+/// Maximum number of lines; the first and the last are kept, one half each.
 const LINES_MAX: usize = 200;
-/// Characters of one message at most.
+/// Maximum characters of one message.
 const MESSAGE_MAX: usize = 600;
 
-/// The record of one check. Cloning shares it.
+/// The record of one check. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     started: Instant,
@@ -66,14 +66,14 @@ impl Transcript {
     }
 }
 
-/// A message on one line, shortened. What is left out costs nothing: some messages hold hundreds of items.
+/// A message on one line, shortened. Formatting stops at the limit, because some messages hold hundreds of items.
 pub(crate) fn brief(message: &impl Debug) -> String {
     let mut head = Head { text: String::new(), room: MESSAGE_MAX };
     let whole = write!(head, "{message:?}").is_ok();
     if whole { head.text } else { head.text + "..." }
 }
 
-/// Takes so many characters, and refuses more.
+/// Accepts this many characters, then returns an error.
 struct Head {
     text: String,
     room: usize,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_long_record_keeps_its_ends() {
+    async fn long_transcript_keeps_both_ends() {
         let transcript = Transcript::new();
         for line in 0..1000 {
             transcript.note(format!("line {line}"));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_shortened() {
+    fn long_message_is_shortened() {
         let text = brief(&vec!["xä"; MESSAGE_MAX]);
         assert!(text.chars().count() == MESSAGE_MAX + 3 && text.ends_with("..."), "{text}");
         assert_eq!(brief(&["xä"]), r#"["xä"]"#);

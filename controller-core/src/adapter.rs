@@ -1,7 +1,7 @@
-//! The client of the cloud adapter: the only place where a request context is made and where calls get their deadline.
+//! The client of the cloud adapter: the only place that builds a request context and sets the deadline of a call.
 //!
-//! Connects when it is first used, and again by itself. How a replica is found, and which call is repeated there, is the subject of
-//! [`adapter_client`]; whatever fails after that is tried again by the queue, in one place.
+//! It connects at its first use and reconnects by itself. [`adapter_client`] finds a replica and repeats calls there; whatever fails after
+//! that is retried by the queue, in one place.
 
 mod awaited;
 mod delay;
@@ -38,14 +38,14 @@ pub use self::{
     scope::ScopeGuard,
     standing::{Standing, concerns_all, is_caller_refused},
 };
-use crate::{Clock, config::Cluster, metrics::AdapterMetrics, start::Shards};
+use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics};
 
-/// How long a verb may take. The adapter answers PENDING long before that.
+/// Deadline of a verb. The adapter answers PENDING long before it.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The adapter ends a call at its deadline; ours comes only if it does not.
+/// The adapter ends a call at its deadline; the client's own timeout only takes effect if the adapter does not.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
-/// How urgent a call is and how old its answer may be.
+/// The priority of a call and the maximum age of its answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
     /// Unspecified: the adapter chooses by method.
@@ -55,7 +55,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call with this priority, content with the adapter's snapshot.
+    /// A call with this priority that accepts the adapter's snapshot.
     #[must_use]
     pub fn with_priority(priority: Priority) -> Self {
         Self { priority, max_staleness: None }
@@ -69,12 +69,12 @@ impl Call {
     }
 }
 
-/// What a verb is called for.
+/// The purpose of a verb.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
     /// To change something.
     Change,
-    /// To hear what would be changed.
+    /// To find out what would be changed.
     Rehearsal,
 }
 
@@ -87,22 +87,22 @@ pub struct Adapter {
     standing: Standing,
     awaited: Awaited,
     scope: ScopeGuard,
-    /// When the cloud may be changed. `None`: always.
+    /// The shards in whose terms the cloud may be changed. `None`: always.
     shards: Option<Shards>,
-    /// It changes nothing: `--dry-run`.
+    /// Set by `--dry-run`: this client changes nothing.
     only_looks: bool,
 }
 
 #[derive(Debug)]
 struct Identity {
     cluster: Cluster,
-    /// Sets this process's request IDs apart from those of earlier ones.
+    /// Distinguishes this process's request IDs from those of earlier processes.
     prefix: String,
     counter: AtomicU64,
 }
 
 impl Adapter {
-    /// A client over a channel, which connects when it is first used; tests connect in memory.
+    /// A client over a channel that connects when it is first used; tests connect in memory.
     #[must_use]
     pub fn over(channel: impl Into<AdapterChannel>, cluster: Cluster, clock: &Clock) -> Self {
         let prefix = format!("{:x}", clock.now().as_millisecond());
@@ -119,64 +119,64 @@ impl Adapter {
         }
     }
 
-    /// The same client, counting its calls in `metrics`.
+    /// The same client, which counts its calls in `metrics`.
     #[must_use]
     pub fn counting(mut self, metrics: AdapterMetrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// The same client, which changes nothing in shards of others.
+    /// The same client, which changes nothing in shards that this process does not hold.
     #[must_use]
     pub fn writing_in(mut self, shards: Shards) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// The same client, which changes nothing: the verbs that change the cloud are dry runs, or refused here.
+    /// The same client, which changes nothing: the verbs that change the cloud are either dry runs or refused here.
     #[must_use]
     pub fn only_looking(mut self) -> Self {
         self.only_looks = true;
         self
     }
 
-    /// Whether the adapter takes the calls of this client at all.
+    /// Whether the adapter accepts the calls of this client at all.
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// Whether the adapter works in the part of the cloud that this controller has worked in so far.
+    /// Whether the adapter still works in the part of the cloud in which this controller has worked so far.
     #[must_use]
     pub fn scope(&self) -> &ScopeGuard {
         &self.scope
     }
 
-    /// The replica that the next call goes to. `None`: none is known that serves.
+    /// The replica that the next call goes to. `None`: no serving replica is known.
     #[must_use]
     pub fn replica(&self) -> Option<String> {
         self.channel.serving()
     }
 
-    /// Why no call goes through now: no replica serves.
+    /// Why no call succeeds now: no replica serves.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         self.channel.away()
     }
 
-    /// That a call has had no answer for long, of those that are answered at once.
+    /// The call that has waited for an answer for long, among those that are normally answered at once.
     #[must_use]
     pub fn silence(&self) -> Option<String> {
         self.awaited.silence()
     }
 
-    /// The cluster's UID, as keys of load balancers and routes carry it.
+    /// The cluster's UID, as in the keys of load balancers and routes.
     #[must_use]
     pub fn cluster_id(&self) -> &str {
         &self.identity.cluster.id
     }
 
-    /// Who asks, how urgent it is, and an ID that no other request has.
+    /// The caller, the priority, and a request ID that no other request has.
     #[must_use]
     pub fn context(&self, call: Call) -> RequestContext {
         let Identity { cluster, prefix, counter } = self.identity.as_ref();
@@ -190,10 +190,10 @@ impl Adapter {
         }
     }
 
-    /// What the adapter is and can do. Cost: no vendor call.
+    /// The adapter's identity and capabilities. Cost: no vendor call.
     ///
     /// # Errors
-    /// As every call: a typed reason, never text.
+    /// As for every call: a typed reason.
     pub async fn get_info(&self) -> Result<GetInfoResponse, AdapterError> {
         let request = GetInfoRequest { context: Some(self.context(Call::default())) };
         let mut client = AdapterServiceClient::new(self.channel());
@@ -201,10 +201,10 @@ impl Adapter {
         answer.await.inspect(|info| self.scope.heard(info.scope.as_ref()))
     }
 
-    /// What became of these instances. Shape: one result a reference, in the order asked; at most 500.
+    /// The state of these instances. Shape: one result per reference, in the order of the request; at most 500.
     ///
     /// # Errors
-    /// Of the call as a whole; a bad reference fails alone. No error means «gone».
+    /// The error of the call as a whole; a bad reference fails alone. No error means that an instance is gone.
     pub async fn batch_get_instances(
         &self,
         call: Call,
@@ -223,7 +223,7 @@ impl Adapter {
     /// Uploads a backend set. The context of `request` is filled in here. Cost: no vendor call.
     ///
     /// # Errors
-    /// `BACKEND_SET_UNKNOWN` if the base of a difference is not known: put the full set.
+    /// `BACKEND_SET_UNKNOWN` if the adapter does not know the base of a difference: upload the full set.
     pub async fn put_backend_set(
         &self,
         call: Call,
@@ -235,10 +235,10 @@ impl Adapter {
             .await
     }
 
-    /// Converges a load balancer. The context of `request` is filled in here. Cost: 0 vendor calls if nothing is to be done.
+    /// Converges a load balancer. The context of `request` is filled in here. Cost: 0 vendor calls if nothing has to be done.
     ///
     /// # Errors
-    /// As in the contract; a load balancer that is not ready yet is no error but PENDING.
+    /// As in the contract; a load balancer that is not ready yet is PENDING, which is not an error.
     pub async fn ensure_load_balancer(
         &self,
         call: Call,
@@ -256,10 +256,10 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Removes a load balancer. The context of `request` is filled in here.
+    /// Deletes a load balancer. The context of `request` is filled in here.
     ///
     /// # Errors
-    /// As in the contract; a removal under way is no error but DELETING.
+    /// As in the contract; a deletion in progress is DELETING, which is not an error.
     pub async fn delete_load_balancer(
         &self,
         call: Call,
@@ -277,10 +277,10 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Lays and removes routes. The context of `request` is filled in here. Shape: at most 200 items, a result for each.
+    /// Creates and deletes routes. The context of `request` is filled in here. Shape: at most 200 items, one result for each.
     ///
     /// # Errors
-    /// Of the call as a whole; a route fails alone.
+    /// The error of the call as a whole; a route fails alone.
     pub async fn apply_routes(
         &self,
         call: Call,
@@ -295,26 +295,26 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Nothing is changed outside of the term, since another process may be at it, nor in a part of the cloud that is not ours. The
-    /// verbs that change the cloud ask themselves; so does whoever changes something because the cloud does not show it.
+    /// Refuses changes outside of the term, because another process may be working, and in another part of the cloud. The verbs that change
+    /// the cloud call this themselves; so must code that changes something because the cloud does not show an object.
     ///
     /// # Errors
-    /// `NOT_LEADER`, and why.
+    /// `NOT_LEADER`, with the cause.
     pub fn may_change(&self) -> Result<(), AdapterError> {
         match &self.shards {
             _ if self.only_looks => {
-                let error = "this controller runs with --dry-run, and changes nothing";
+                let error = "this controller runs with --dry-run and changes nothing";
                 Err(AdapterError::new(Reason::NotLeader, error))
             }
             Some(shards) if !shards.may_write() => {
-                let error = "this controller does not hold its Lease, and changes nothing";
+                let error = "this controller does not hold its Lease and changes nothing";
                 Err(AdapterError::new(Reason::NotLeader, error))
             }
             Some(_) | None => self.scope.may_change(),
         }
     }
 
-    /// What would be done can be asked at any time, but in another part of the cloud it would not be done.
+    /// A dry run is allowed outside of the term, but not in another part of the cloud, where the real call would be refused, too.
     fn may(&self, aim: Aim) -> Result<(), AdapterError> {
         match aim {
             Aim::Change => self.may_change(),
@@ -322,8 +322,8 @@ impl Adapter {
         }
     }
 
-    /// What was asked for in an earlier term of this process, and came late, may have met what it asked for in a later one. That is
-    /// no newer writer.
+    /// A late request from an earlier term of this process can meet a request from its later term. Then `STALE_FENCE` does not mean that
+    /// there is a newer writer.
     fn in_this_term<T>(
         &self,
         fence: Option<Fence>,
@@ -331,12 +331,12 @@ impl Adapter {
     ) -> Result<T, AdapterError> {
         let asked_in = fence.map(|fence| fence.epoch);
         match (&self.shards, answer) {
-            // Of several shards the others go on: this one is asked about anew, if it is still ours.
+            // With several shards the others keep working; this object is retried if its shard still belongs to this process.
             (Some(shards), Err(error))
                 if error.reason == Reason::StaleFence
                     && (shards.count() > 1 || asked_in != Some(shards.epoch())) =>
             {
-                let text = format!("asked for in a term that may be over: {}", error.message);
+                let text = format!("the request was sent in a term that may be over: {}", error.message);
                 Err(AdapterError::new(Reason::OutcomeUnknown, text))
             }
             (_, answer) => answer,
@@ -347,7 +347,7 @@ impl Adapter {
         self.channel.clone()
     }
 
-    /// Waits for the begin of a stream, counts it, and types its error. A mirror tells of refusals itself.
+    /// Waits for the begin of a stream, counts it, and types its error. Mirrors report refusals themselves.
     pub(crate) async fn stream<T>(
         &self,
         name: &'static str,
@@ -356,7 +356,7 @@ impl Adapter {
         self.answered(name, |_stream| None, call).await
     }
 
-    /// Waits for an answer, and notes whether the adapter takes such calls.
+    /// Waits for an answer, and records whether the adapter accepts such calls.
     async fn unary<T: Delays>(
         &self,
         name: &'static str,
@@ -373,7 +373,7 @@ impl Adapter {
         answer
     }
 
-    /// Waits for an answer, within the deadline, counts it, bounds its delays, and types its error.
+    /// Waits for an answer until the deadline, counts the call, bounds the delays in the answer, and types the error.
     async fn answered<T: Delays>(
         &self,
         name: &'static str,
@@ -393,7 +393,7 @@ impl Adapter {
                 if is_message_limit(error) {
                     error!(call = name, %error, "A message is larger than gRPC allows: this is a bug, please report it");
                 } else {
-                    debug!(call = name, %error, "Adapter call failed");
+                    debug!(call = name, %error, "Call to the cloud adapter failed");
                 }
                 self.metrics.count(name, Err(error));
             }
@@ -402,7 +402,7 @@ impl Adapter {
     }
 }
 
-/// A call, as part of the turn that makes it.
+/// The span of a call, a child of the reconcile that makes the call.
 fn span(name: &'static str) -> Span {
     traces::span!(
         "call",
@@ -422,8 +422,8 @@ fn timed<T>(message: T) -> Request<T> {
     request
 }
 
-/// What a failed call means. One that ran into its deadline, or whose connection broke under it, may have done its work: the
-/// same request, repeated, finds out. The code says little: a connection that breaks under a call is told as any of three.
+/// Types a failed call. A call that reached its deadline or lost its connection may have succeeded; repeating the same request finds out.
+/// The gRPC code alone does not tell: a lost connection is reported with any of three codes.
 pub(crate) fn typed(status: &Status) -> AdapterError {
     let mut error = AdapterError::from(status);
     error.retry_after = error.retry_after.map(delay::clamped);
@@ -444,8 +444,8 @@ pub(crate) fn typed(status: &Status) -> AdapterError {
     error
 }
 
-/// Whether a message was larger than gRPC allows: a defect of whoever made it. Throttling has a reason of the contract, or at
-/// least (from an adapter that is newer than we are) a delay. Source: contract, section 4.
+/// Whether a message was larger than gRPC allows, which is a bug in the sender. Throttling has a reason from the contract, or at least
+/// (from a newer adapter) a delay. Source: contract, section 4.
 #[must_use]
 pub fn is_message_limit(error: &AdapterError) -> bool {
     error.reason == Reason::Unspecified
@@ -453,7 +453,7 @@ pub fn is_message_limit(error: &AdapterError) -> bool {
         && error.retry_after.is_none()
 }
 
-/// Whether nobody answered, in difference to an adapter that says that its vendor is not there: that one names a delay.
+/// Whether the adapter did not answer, as opposed to an adapter that reports its vendor as unavailable: that error names a delay.
 #[must_use]
 pub fn is_unreachable(error: &AdapterError) -> bool {
     matches!(error.reason, Reason::VendorUnavailable | Reason::OutcomeUnknown) && error.retry_after.is_none()
@@ -468,7 +468,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_breaks_under_a_call_names_who_is_away() {
+    fn a_connection_that_breaks_during_a_call_names_the_adapter() {
         let broken = Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
         assert_eq!(broken.code(), Code::Unknown);
         let error = typed(&broken);
@@ -477,9 +477,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_takes_too_long_may_have_done_its_work() {
-        for late in
-            [Status::from_error(Box::new(TimeoutExpired(()))), Status::deadline_exceeded("no answer in time")]
+    fn a_late_call_has_an_unknown_outcome() {
+        for late in [Status::from_error(Box::new(TimeoutExpired(()))), Status::deadline_exceeded("timed out")]
         {
             let error = typed(&late);
             assert_eq!(error.reason, Reason::OutcomeUnknown, "{late:?}");
@@ -499,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_adapter_says_itself_stays_as_it_is() {
+    fn an_error_from_the_adapter_is_not_changed() {
         let said = AdapterError::new(Reason::VendorQuota, "50 routes").retry_after(Duration::from_secs(300));
         assert_eq!(typed(&said.clone().into()), said);
         let silent = Status::unknown("no details");

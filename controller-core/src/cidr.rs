@@ -1,16 +1,16 @@
-//! CIDRs as Kubernetes reads them. Deliberately no judgement of which are good for what.
+//! Parses CIDRs as Kubernetes does. Does not judge which CIDRs are suitable for what.
 
 use ipnet::{AddrParseError, IpNet};
 
-/// Reads a CIDR; host bits are masked. Leading zeros say nothing, as Kubernetes has them: `010.244.01.0/24` is `10.244.1.0/24`.
+/// Parses a CIDR; host bits are masked. Leading zeros are ignored, as in Kubernetes: `010.244.01.0/24` is `10.244.1.0/24`.
 ///
 /// # Errors
-/// What is no CIDR: also an address without a length.
+/// The text is not a valid CIDR, such as an address without a prefix length.
 pub fn parse(text: &str) -> Result<IpNet, AddrParseError> {
     decimal(text).parse::<IpNet>().map(|cidr| cidr.trunc())
 }
 
-/// The parser behind refuses leading zeros of octets and of the length, and a group of more than four digits.
+/// The underlying parser refuses leading zeros of octets and of the length, and groups of more than four digits.
 fn decimal(text: &str) -> String {
     let Some((address, length)) = text.split_once('/') else { return text.to_owned() };
     let group = |group: &str| group.split('.').map(number).collect::<Vec<_>>().join(".");
@@ -18,7 +18,7 @@ fn decimal(text: &str) -> String {
     format!("{}/{}", groups.join(":"), number(length))
 }
 
-/// Without its leading zeros, but for the last one. What is no number stays none.
+/// Strips leading zeros, but keeps the last one. A text that is not a number stays invalid.
 fn number(text: &str) -> &str {
     let rest = text.trim_start_matches('0');
     if rest.is_empty() { text.get(..1).unwrap_or_default() } else { rest }
@@ -28,6 +28,7 @@ fn number(text: &str) -> &str {
 mod tests {
     use super::*;
 
+    // Behaviour: R5
     #[test]
     fn leading_zeros_are_decimal_and_host_bits_are_masked() {
         for (given, read) in [
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cidr_is_refused() {
+    fn an_invalid_cidr_is_refused() {
         for junk in [
             "",
             "/",

@@ -1,9 +1,9 @@
-//! The wall clock, for times that other people read. Durations are measured with `tokio::time::Instant` instead.
+//! The wall clock, for times that are shown to users. Durations are measured with `tokio::time::Instant` instead.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the time of day.
+/// Returns the time of day.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Source);
 
@@ -14,13 +14,13 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// The system clock.
     #[must_use]
     pub fn system() -> Self {
         Self(Source::System)
     }
 
-    /// A clock that shows `wall` now and then follows tokio's time, which tests pause and advance.
+    /// A clock that starts at `wall` and then follows tokio's time, which tests pause and advance.
     #[must_use]
     pub fn starting_at(wall: Timestamp) -> Self {
         Self(Source::Simulated { wall, since: Instant::now() })
@@ -28,7 +28,7 @@ impl Clock {
 
     /// The time of day, UTC.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one place where the machine's clock comes in")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub fn now(&self) -> Timestamp {
         match self.0 {
             Source::System => Timestamp::now(),

@@ -1,7 +1,7 @@
 //! The flags that the three controllers share, and how flags become a checked configuration.
 //!
-//! Reading and judging are two steps: clap reads all flags as they are, and [`Faults`] collects what is wrong with them, so
-//! that a person hears of all mistakes at once. A bad value ends the process with exit code 2, as clap's own errors do.
+//! Parsing and validation are two steps: clap parses all flags as strings, and [`Faults`] collects what is wrong with them, so that the
+//! user sees all mistakes at once. An invalid value ends the process with exit code 2, as clap's own errors do.
 
 mod adapter;
 mod duration;
@@ -24,24 +24,24 @@ pub use self::{
 };
 use crate::{kube_api::Rate, mirror::kubernetes::Listing};
 
-/// Flags that every controller has. Flatten them into the controller's own.
+/// Flags that every controller has. Flatten them into the controller's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
 pub struct CommonArgs {
-    /// UID of the namespace kube-system: the identity of this cluster at the cloud.
+    /// UID of the namespace kube-system: identifies this cluster in the cloud
     #[arg(long, value_name = "UID", help_heading = "Cluster")]
     pub cluster_id: String,
 
-    /// Name of this cluster, for people: part of names and descriptions at the cloud. While load balancers are taken over from a Go
-    /// controller, the name that it had: they are found by that.
+    /// Display name of this cluster: part of names and descriptions in the cloud. While load balancers are taken over from the former cloud
+    /// controller manager, use the name configured there: it is how they are found
     #[arg(long, value_name = "NAME", default_value = "kubernetes", help_heading = "Cluster")]
     pub cluster_name: String,
 
-    /// Kubeconfig file; without it the pod's own service account is used.
+    /// Kubeconfig file; without it the pod's service account is used
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", help_heading = "API server")]
     pub kubeconfig: Option<OsString>,
 
-    /// How many requests the API server gets a second, watches and the Lease left out. 0 or less: as many as there are.
+    /// Maximum rate of requests to the API server, per second, watches and the Lease excluded. 0 or less: unlimited
     #[arg(
         long,
         value_name = "N",
@@ -51,7 +51,7 @@ pub struct CommonArgs {
     )]
     pub kube_api_qps: String,
 
-    /// How many it may get at once, after a pause.
+    /// Maximum burst of requests to the API server after a pause
     #[arg(
         long,
         value_name = "N",
@@ -61,21 +61,21 @@ pub struct CommonArgs {
     )]
     pub kube_api_burst: String,
 
-    /// Whether all objects come at the start from the watch itself, one at a time, and not in pages of 500: less memory on both sides.
-    /// Needs an API server with the feature WatchList.
+    /// Get the initial objects from the watch itself, one at a time, and not in pages of 500: uses less memory on both sides. Needs an API
+    /// server with the feature WatchList
     #[arg(long, default_value = "false", help_heading = "API server")]
     pub streaming_lists: bool,
 
-    /// Where the cloud adapter is, and how it is called safely.
+    /// Address of the cloud adapter, and how its connection is secured.
     #[command(flatten, next_help_heading = "Adapter")]
     pub adapter: AdapterArgs,
 
-    /// Looks and plans, and changes nothing: neither in the cluster nor at the cloud. What would be done is at /plan. Leases of its own are
-    /// taken all the same.
+    /// Plan, but change nothing, neither in the cluster nor in the cloud; the plans are at /plan. Only the controller's own Leases are
+    /// still acquired
     #[arg(long, default_value = "false", help_heading = "Work")]
     pub dry_run: bool,
 
-    /// Which of several replicas works.
+    /// How replicas elect a leader.
     #[command(flatten, next_help_heading = "Leader election")]
     pub election: ElectionArgs,
 
@@ -83,19 +83,19 @@ pub struct CommonArgs {
     #[command(flatten, next_help_heading = "Pages")]
     pub pages: PagesArgs,
 
-    /// How log lines look.
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Log")]
     pub log_format: LogFormat,
 
-    /// What is logged: a level, or directives such as `info,node_controller=debug`.
+    /// Log level, or directives such as `info,node_controller=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", help_heading = "Log")]
     pub log_level: String,
 }
 
-/// The flags that are on by their name alone and say with `=true` and `=false` which they are, as those of Go.
+/// Boolean flags that are true without a value and also accept `=true` and `=false`, as Go's boolean flags do.
 const SWITCHES: [&str; 3] = ["streaming_lists", "dry_run", "leader_elect"];
 
-/// Makes a flag one of them, if it is. All others stay.
+/// Turns a flag listed in [`SWITCHES`] into a boolean flag. All others stay as they are.
 fn switches(flag: Arg) -> Arg {
     if !SWITCHES.contains(&flag.get_id().as_str()) {
         return flag;
@@ -108,59 +108,59 @@ fn switches(flag: Arg) -> Arg {
         .default_missing_value("true")
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// One line for people, coloured on a terminal.
+    /// One human-readable line, coloured on a terminal.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// The shared flags, checked.
 #[derive(Clone, Debug)]
 pub struct CommonConfig {
-    /// Who this cluster is.
+    /// The identity of this cluster.
     pub cluster: Cluster,
     /// Kubeconfig files, merged in this order. Empty: in-cluster configuration.
     pub kubeconfig: Vec<PathBuf>,
-    /// How many requests the API server gets. `None`: as many as there are.
+    /// Rate limit for requests to the API server. `None`: unlimited.
     pub kube_api_rate: Option<Rate>,
-    /// How mirrors of the API server begin.
+    /// How mirrors of the API server get their initial objects.
     pub listing: Listing,
-    /// Nothing is changed.
+    /// Whether nothing is changed.
     pub dry_run: bool,
-    /// The way to the adapter.
+    /// How to reach the adapter.
     pub adapter: Connection,
-    /// The Lease that replicas compete for. `None`: this is the only one.
+    /// The Lease that replicas compete for. `None`: this is the only replica.
     pub election: Option<Election>,
-    /// Where `/metrics`, `/healthz`, `/livez` and `/readyz` are served.
+    /// Address of `/metrics`, `/healthz`, `/livez` and `/readyz`.
     pub http_address: SocketAddr,
-    /// Where they are served over TLS, too.
+    /// Address and certificate of the same pages over TLS.
     pub secure_pages: Option<SecurePages>,
-    /// Who may read the status pages, at both.
+    /// Which callers may read the status pages, on both ports.
     pub readers: Readers,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// What is logged; a valid [`EnvFilter`](tracing_subscriber::EnvFilter).
+    /// Log filter; a valid [`EnvFilter`](tracing_subscriber::EnvFilter).
     pub log_level: String,
 }
 
-/// Who this cluster is, for the cloud.
+/// The identity of this cluster in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// The UID of the namespace `kube-system`.
     pub id: String,
-    /// For people.
+    /// The display name.
     pub name: String,
 }
 
 impl CommonArgs {
-    /// Judges the shared flags. `http_address` is each binary's own flag, since its default differs.
+    /// Validates the shared flags. `http_address` is each binary's own flag, since its default differs.
     ///
-    /// `None` if anything is wrong; what, stands in `faults`.
+    /// Returns `None` if anything is wrong; `faults` says what.
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
         let id = faults.check("--cluster-id <UID>", &self.cluster_id, cluster_id(&self.cluster_id));
         let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
@@ -188,11 +188,11 @@ impl CommonArgs {
         })
     }
 
-    /// `None`: there is no limit, or something is wrong, which stands in `faults`.
+    /// Returns `None` without a limit, or if something is wrong, which is then in `faults`.
     fn rate(&self, faults: &mut Faults) -> Option<Rate> {
         let (qps, burst) = (&self.kube_api_qps, &self.kube_api_burst);
-        let fix = "use 0.01 to 1000000 a second, or 0 for no limit";
-        // One a day is none, and nobody counts in nanoseconds.
+        let fix = "use 0.01 to 1000000 per second, or 0 for no limit";
+        // A limit below 0.01 would in effect stop all requests, and a limit above 1000000 would have no effect.
         let judged = match qps.parse::<f64>() {
             Ok(none) if none <= 0.0 => Ok(None),
             Ok(qps) if (0.01..=1e6).contains(&qps) => Ok(Some(qps)),
@@ -201,21 +201,21 @@ impl CommonArgs {
         let qps = faults.check("--kube-api-qps <N>", qps, judged);
         let judged = match burst.parse::<u32>() {
             Ok(burst) if burst > 0 || qps == Some(None) => Ok(burst),
-            Ok(_) => Err("use 1 or more: with 0 nothing is ever sent"),
+            Ok(_) => Err("use 1 or more: with 0 no request is ever sent"),
             Err(_) => Err("use a whole number of 1 or more"),
         };
         let burst = faults.check("--kube-api-burst <N>", burst, judged);
         Some(Rate { qps: qps.flatten()?, burst: burst? })
     }
 
-    /// `KUBECONFIG` may hold several paths; those that do not exist are skipped as kubectl does, but not all of them.
+    /// `KUBECONFIG` may hold several paths; missing files are skipped, as in kubectl, unless all of them are missing.
     fn kubeconfig(&self, faults: &mut Faults) -> Option<Vec<PathBuf>> {
         let Some(value) = self.kubeconfig.as_ref().filter(|value| !value.is_empty()) else {
             return Some(Vec::new());
         };
         let files: Vec<PathBuf> = std::env::split_paths(value).filter(|path| path.is_file()).collect();
         let found = if files.is_empty() {
-            Err("no such file: name a kubeconfig file, or unset the flag to use the pod's service account")
+            Err("no such file: name a kubeconfig file, or remove the flag to use the pod's service account")
         } else {
             Ok(files)
         };
@@ -223,22 +223,22 @@ impl CommonArgs {
     }
 }
 
-/// What is wrong with the flags, all of it.
+/// All errors found in the flags.
 #[derive(Debug, Default)]
 pub struct Faults(Vec<String>);
 
 impl Faults {
-    /// Notes that `value` cannot be used for `flag`; `reason` names the fix.
+    /// Records that `value` is invalid for `flag`; `reason` says how to fix it.
     pub fn add(&mut self, flag: &str, value: &str, reason: impl Display) {
         self.0.push(format!("invalid value '{value}' for '{flag}': {reason}"));
     }
 
-    /// Passes a good value on and notes a bad one.
+    /// Returns a valid value, or records why it is invalid.
     pub fn check<T>(&mut self, flag: &str, value: &str, judged: Result<T, impl Display>) -> Option<T> {
         judged.map_err(|reason| self.add(flag, value, reason)).ok()
     }
 
-    /// Passes a number on that lies in a range, and notes one that does not, and what is no number.
+    /// Parses a number within a range, or records why it is invalid.
     pub fn in_range(&mut self, flag: &str, text: &str, range: RangeInclusive<usize>) -> Option<usize> {
         let (first, last) = (range.start(), range.end());
         let judged = match (text.parse::<usize>(), text.parse::<i128>()) {
@@ -249,18 +249,18 @@ impl Faults {
         self.check(flag, text, judged)
     }
 
-    /// Passes a duration on that is no shorter than that, and notes one that is, and what is none.
+    /// Parses a duration of at least `shortest`, or records why it is invalid.
     pub fn at_least(&mut self, flag: &str, text: &str, shortest: Duration) -> Option<Duration> {
         self.check(flag, text, duration::at_least(text, shortest))
     }
 }
 
-/// Reads the flags and judges them. As with the flags of Kubernetes' own programs, the last of several words for one flag counts, and
-/// an underscore in a flag's name is a dash.
+/// Parses and validates the flags. As with the flags of Kubernetes' own programs, the last of several values for a flag wins, and an
+/// underscore in a flag's name is read as a dash.
 ///
 /// # Errors
-/// What clap says of unknown flags and missing values, or every fault that `judge` found. `clap::Error::exit` prints it and ends
-/// the process with code 2 (0 for `--help` and `--version`).
+/// clap's error for unknown flags and missing values, or every fault that `judge` found. `clap::Error::exit` prints it and ends the process
+/// with code 2 (0 for `--help` and `--version`).
 pub fn read<A: Parser, C>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     judge: impl FnOnce(&A, &mut Faults) -> Option<C>,
@@ -279,7 +279,7 @@ pub fn read<A: Parser, C>(
     }
 }
 
-/// `--cluster_name=a_b` to `--cluster-name=a_b`.
+/// Turns `--cluster_name=a_b` into `--cluster-name=a_b`.
 fn with_dashes(argument: OsString) -> OsString {
     match argument.to_str().map(|text| text.split_once('=').map_or((text, None), |(a, b)| (a, Some(b)))) {
         Some((name, value)) if name.starts_with("--") && name.contains('_') => {
@@ -290,7 +290,7 @@ fn with_dashes(argument: OsString) -> OsString {
     }
 }
 
-/// An unknown flag that the classic cloud controller manager has is answered with where it went, and so are all others of its kind.
+/// Explains an unknown flag if the former cloud controller manager has it, together with all other such flags.
 fn answered<A: Parser>(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -348,13 +348,14 @@ mod tests {
 
     #[test]
     fn only_the_cluster_id_must_be_given() {
-        let config = parse(&["--cluster-id", "u-1"]).expect("defaults are good");
+        let config = parse(&["--cluster-id", "u-1"]).expect("the defaults are valid");
         assert_eq!(config.cluster, Cluster { id: "u-1".to_owned(), name: "kubernetes".to_owned() });
         assert_eq!(config.adapter.target().to_string(), "http://cloud-adapter:8443");
-        let error = parse(&[]).expect_err("no cluster ID");
+        let error = parse(&[]).expect_err("the cluster ID is missing");
         assert!(error.contains("--cluster-id <UID>"), "{error}");
     }
 
+    // Behaviour: P1
     #[test]
     fn all_faults_are_reported_at_once() {
         let error = parse(&[
@@ -365,28 +366,30 @@ mod tests {
             "--workers=0",
             "--kubeconfig=/nowhere/at/all",
         ])
-        .expect_err("all of it is wrong");
+        .expect_err("every value is invalid");
         for flag in ["cluster-id", "adapter-endpoint", "http-address", "log-level", "workers", "kubeconfig"] {
             assert!(error.contains(&format!("for '--{flag}")), "{flag} is missing in:\n{error}");
         }
-        assert!(error.contains("http://cloud-adapter:8443"), "names no fix:\n{error}");
-        assert!(error.contains("did you mean info?"), "names no level:\n{error}");
+        assert!(error.contains("http://cloud-adapter:8443"), "the error has no fix:\n{error}");
+        assert!(error.contains("did you mean 'info'?"), "the error suggests no level:\n{error}");
     }
 
+    // Behaviour: P26
     #[test]
-    fn flags_of_the_classic_controller_are_all_answered_at_once() {
+    fn all_flags_of_the_former_ccm_are_explained_at_once() {
         let error = parse(&["--cluster-id=u", "--cloud-provider=x", "--controllers=*", "--kube-api-qps=20"]);
-        let error = error.expect_err("two are none of ours");
-        for words in
-            ["--cloud-provider': belongs to the adapter", "--controllers': each controller is a program"]
-        {
+        let error = error.expect_err("two flags are unknown");
+        for words in [
+            "--cloud-provider': belongs to the adapter",
+            "--controllers': each controller is a separate program",
+        ] {
             assert!(error.contains(words), "{words} is missing in:\n{error}");
         }
         assert!(!error.contains("kube-api-qps"), "{error}");
     }
 
     #[test]
-    fn requests_to_the_api_server_are_limited_unless_somebody_says_no() {
+    fn requests_to_the_api_server_are_limited_by_default() {
         let rate = |flags: &[&str]| parse(&[&["--cluster-id=u"], flags].concat()).map(|it| it.kube_api_rate);
         assert_eq!(rate(&[]), Ok(Some(Rate { qps: 400.0, burst: 800 })));
         assert_eq!(
@@ -401,8 +404,9 @@ mod tests {
         }
     }
 
+    // Behaviour: P1
     #[test]
-    fn numbers_that_are_none_are_told_together_with_everything_else() {
+    fn invalid_numbers_are_reported_with_all_other_faults() {
         let error = parse(&[
             "--cluster-id=u",
             "--workers=-5",
@@ -411,7 +415,7 @@ mod tests {
             "--secure-port=https",
             "--leader-elect-retry-period=soon",
         ]);
-        let error = error.expect_err("all of it is wrong");
+        let error = error.expect_err("every value is invalid");
         for words in [
             "'-5' for '--workers <N>': -5 is not in 1..=100",
             "'many' for '--kube-api-qps <N>': use 0.01 to 1000000",
@@ -426,27 +430,29 @@ mod tests {
             let words = format!("'{number}' for '--workers <N>': use a whole number in 1..=100");
             assert!(error.contains(&words), "{error}");
         }
-        let error = parse(&["--cluster-id=u", "--workers", "-5"]).expect_err("as two words");
+        let error = parse(&["--cluster-id=u", "--workers", "-5"]).expect_err("flag and value as two words");
         assert!(error.contains("-5 is not in 1..=100"), "{error}");
     }
 
+    // Behaviour: P24
     #[test]
-    fn of_several_words_for_one_flag_the_last_one_counts() {
+    fn the_last_value_of_a_flag_counts() {
         let flags = ["--cluster-id=u", "--cluster-name=a", "--cluster-name=b", "--cluster-id", "v"];
         let config = parse(&flags).expect("as with the flags of Kubernetes' own programs");
         assert_eq!(config.cluster, Cluster { id: "v".to_owned(), name: "b".to_owned() });
     }
 
+    // Behaviour: P24
     #[test]
     fn an_underscore_in_the_name_of_a_flag_is_a_dash() {
         let config = parse(&["--cluster_id", "u_1", "--cluster_name=a_b=c_d"]).expect("good");
         assert_eq!(config.cluster, Cluster { id: "u_1".to_owned(), name: "a_b=c_d".to_owned() });
-        let error = parse(&["--cluster_id=u", "--cloud_provider=gce"]).expect_err("none of ours");
+        let error = parse(&["--cluster_id=u", "--cloud_provider=gce"]).expect_err("an unknown flag");
         assert!(error.contains("--cloud-provider': belongs to the adapter"), "{error}");
     }
 
     #[test]
-    fn an_unknown_flag_is_answered_with_the_nearest() {
+    fn an_unknown_flag_suggests_the_nearest() {
         let error = parse(&["--cluster-id=u", "--adapter-endpont=x"]).expect_err("misspelt");
         assert!(error.contains("--adapter-endpoint"), "{error}");
     }

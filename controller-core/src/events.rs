@@ -1,13 +1,13 @@
-//! Tells a person, at the object they look at, what is done or refused and why: one call writes the Event and the log line with the
-//! same words.
+//! Reports to users, at the object concerned, what a controller does or refuses, and why: one call emits the Event and the log line with
+//! the same text.
 //!
-//! Telling never blocks and never fails a reconcile. Repeats of one thing count up in one Event, each 10 s at most and the last ones
-//! too; what lasts is told again each half an hour ([`Reminders`]) and counts up, too; writes are paced, Warnings before what is normal; what does
-//! not fit is dropped and counted.
+//! Emitting never blocks and never fails a reconcile. Repeats of a notice count up in one Event, at most every 10 s, the last repeats
+//! included; conditions that last are re-emitted every half hour ([`Reminders`]) and count up, too. Writes are rate limited, Warnings
+//! first; what exceeds the queue is dropped and counted.
 //!
-//! Events have the shape that all of Kubernetes' own controllers give them (`count`, `lastTimestamp`, `source`), which exporters and
-//! scripts read; in `events.k8s.io/v1` the API server refuses these fields. kube's own recorder is not used: it writes that API, takes
-//! another message of the same reason for a repeat of the first, and makes the caller wait.
+//! Events have the shape that Kubernetes' own controllers give them (`count`, `lastTimestamp`, `source`), which exporters and scripts read;
+//! the API server refuses these fields in `events.k8s.io/v1`. kube's recorder is not used: it writes that API, treats another message of
+//! the same reason as a repeat, and makes the caller wait.
 
 mod reminders;
 mod series;
@@ -40,30 +40,30 @@ use crate::{
     metrics::Registry,
 };
 
-/// Notices that wait to be written, of each kind. A cluster of 500 nodes that joins at once fits.
+/// Capacity of the queue of each kind. Enough for a cluster of 500 nodes that joins at once.
 const QUEUE: usize = 1024;
-/// So many Events are written at once, then [`PACE`] holds.
+/// Number of Events written at once before [`PACE`] applies.
 const BURST: u32 = 200;
-/// Between two writes, on average: 20 a second.
+/// Average interval between two writes: 20 per second.
 const PACE: Duration = Duration::from_millis(50);
-/// While both kinds wait, one write in so many is for what is normal.
+/// While both kinds wait, one write in this many is for a Normal Event.
 const NORMAL_SHARE: u32 = 4;
-/// A stop waits so long for what was told last.
+/// How long a stop waits for the last Events to be written.
 const FLUSH: Duration = Duration::from_secs(3);
 /// The API server's limit for notes.
 const NOTE_MAX: usize = 1024;
 
-/// How much a person should care.
+/// Severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Nothing to worry about; logged as info.
+    /// Expected; logged as info.
     Normal,
-    /// Worth a look; logged as warning.
+    /// Needs attention; logged as warning.
     Warning,
 }
 
 impl Kind {
-    /// The word of `Event.type`.
+    /// The value of `Event.type`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -73,29 +73,29 @@ impl Kind {
     }
 }
 
-/// What is told about an object.
+/// A message about an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notice {
-    /// How much a person should care.
+    /// Severity.
     pub kind: Kind,
-    /// One word in CamelCase, from a closed list.
+    /// One word in CamelCase, from a fixed list.
     pub reason: &'static str,
     /// What was being done, one word in CamelCase.
     pub action: &'static str,
-    /// A sentence for a person: what happens, and what to do about it.
+    /// A sentence for the user: what happens, and what to do about it.
     pub note: String,
 }
 
-/// Tells. Cheap to clone.
+/// Emits Events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     component: &'static str,
-    /// `None`: it only logs.
+    /// `None`: notices are only logged.
     told: Option<Senders>,
     dropped: Counter,
 }
 
-/// A queue for each kind: a Warning does not wait behind a thousand Events that all is well.
+/// One queue per kind, so that a Warning does not wait behind a thousand Normal Events.
 #[derive(Clone, Debug)]
 struct Senders {
     normal: mpsc::Sender<Told>,
@@ -112,23 +112,23 @@ impl Senders {
 }
 
 impl Recorder {
-    /// The same recorder, which writes no Events: nothing happens that they could tell of.
+    /// The same recorder, which writes no Events, because this process changes nothing that they could report.
     #[must_use]
     pub fn only_logging(self) -> Self {
         Self { told: None, ..self }
     }
 
-    /// The same recorder, speaking as another component: `kubectl describe` shows it as «From».
+    /// The same recorder under another component's name, which `kubectl describe` shows as «From».
     ///
-    /// For a process that does what several did in the classic cloud controller manager.
+    /// For a process that replaces several controllers of the former cloud controller manager.
     #[must_use]
     pub fn as_component(&self, component: &'static str) -> Self {
         Self { component, ..self.clone() }
     }
 
-    /// Logs the notice, and has it written as an Event on the object. Never blocks, never fails.
+    /// Logs the notice, and queues it as an Event on the object. Never blocks, never fails.
     ///
-    /// `about` must carry the UID, or `kubectl describe` does not find the Event.
+    /// `about` must carry the UID, or `kubectl describe` does not show the Event.
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
         let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else { return };
@@ -138,8 +138,8 @@ impl Recorder {
         }
     }
 
-    /// The same, for who says it again soon if it is not taken now: returns whether it was. Nothing is logged and nothing is lost
-    /// before. Half of the places are left to news.
+    /// Like [`Self::tell`], for a caller that retries soon if the queue is full: returns whether the notice was queued. A refused notice is
+    /// neither logged nor counted as dropped. Half of the queue is reserved for new notices.
     #[must_use]
     pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
         let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else {
@@ -164,39 +164,39 @@ fn log(about: &ObjectReference, notice: &Notice) {
     }
 }
 
-/// What somebody told about something.
+/// A notice from a component about an object.
 #[derive(Clone, Debug)]
 struct Told {
-    /// Who speaks: `source.component`, what `kubectl describe` shows as «From».
+    /// The emitting component: `source.component`, which `kubectl describe` shows as «From».
     component: &'static str,
     about: ObjectReference,
     notice: Notice,
 }
 
-/// Writes what the recorder is told. One task a process runs it.
+/// Writes the queued Events. Each process runs it as one task.
 pub struct Writer {
     client: Client,
-    /// Which replica: `reportingInstance`.
+    /// This replica: `reportingInstance`.
     instance: String,
     clock: Clock,
     normal: mpsc::Receiver<Told>,
     warning: mpsc::Receiver<Told>,
-    /// Notices taken so far.
+    /// Number of notices taken so far.
     taken: u32,
     dropped: Counter,
     written: Counter,
-    /// Sets names apart that are made within one tick of the clock.
+    /// Distinguishes the names of Events created within one tick of the clock.
     serial: u32,
-    /// When the burst is used up: the theoretical time of the next write.
+    /// Theoretical time of the next write; the burst is used up when it is too far ahead.
     paced: Option<Instant>,
 }
 
-/// What the writer is woken by.
+/// What wakes the writer.
 enum Next {
     Told(Box<Told>),
-    /// The quiet time of what was told again is over.
+    /// The quiet time of a repeated notice is over.
     Overdue,
-    /// Nobody is left who could tell.
+    /// All recorders were dropped.
     End,
 }
 
@@ -206,7 +206,7 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// A recorder and the task behind it.
+/// A recorder and the task that writes its Events.
 #[must_use]
 pub fn recorder(
     client: Client,
@@ -231,7 +231,7 @@ impl Writer {
         registry.register("events_dropped", "Events that could not be written", self.dropped.clone());
     }
 
-    /// Writes Events until `stop`, then what was told before it, as far as that goes within three seconds.
+    /// Writes Events until `stop`, then those that were emitted before it, for up to three seconds.
     pub async fn run(self, stop: CancellationToken) {
         let out_of_time = async {
             stop.cancelled().await;
@@ -239,11 +239,11 @@ impl Writer {
         };
         tokio::select! {
             () = self.write_all(&stop) => (),
-            () = out_of_time => debug!("Not every Event could be written before the stop"),
+            () = out_of_time => debug!("Stopping before every Event was written"),
         }
     }
 
-    /// After a stop, what waits is written without pace, repeats without their quiet time; a write under way is finished.
+    /// After a stop, queued Events are written without rate limit and repeats without their quiet time; a write in progress is finished.
     async fn write_all(mut self, stop: &CancellationToken) {
         let mut series = Series::default();
         while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
@@ -262,7 +262,7 @@ impl Writer {
         while self.catch_up(&mut series, Instant::now() + QUIET).await {}
     }
 
-    /// Waits. Neither of both may keep the other waiting for ever, so that chance decides if both are there.
+    /// Waits for either source. `select!` picks at random if both are ready, so that neither starves the other.
     async fn next(&mut self, series: &Series) -> Next {
         let due = series.due();
         let overdue = async {
@@ -277,7 +277,7 @@ impl Writer {
         }
     }
 
-    /// The next notice: Warnings come first, but for a share that keeps what is normal from waiting for ever. `None`: there will be none.
+    /// The next notice: Warnings first, except for a share that keeps Normal Events from starving. `None`: all recorders were dropped.
     async fn take(&mut self) -> Option<Told> {
         let turn = self.taken.wrapping_add(1);
         let (first, second) = if turn.is_multiple_of(NORMAL_SHARE) {
@@ -295,7 +295,7 @@ impl Writer {
         told
     }
 
-    /// Lets a burst through and then one write a [`PACE`].
+    /// Lets a burst through, then one write per [`PACE`].
     async fn pace(&mut self) {
         let now = Instant::now();
         let next = self.paced.map_or(now, |paced| paced.max(now)) + PACE;
@@ -312,7 +312,7 @@ impl Writer {
             Write::Create { name } => self.create(&told, &name).await,
             Write::CountUp { name, count } => self.count_up(&told.about, &name, count, now).await,
         };
-        // Its Event is gone already: here they are not kept for long.
+        // The Event has already expired: this API server does not keep Events for long.
         if result.as_ref().is_err_and(kube_api::Error::is_not_found) {
             series.forget(&told);
             if let Write::Create { name } = series.next(&told, Instant::now(), || self.serial_name()) {
@@ -322,7 +322,7 @@ impl Writer {
         self.note(series, &told, result);
     }
 
-    /// Writes one that was told again while it was quiet, if that is over at `by`. Returns whether there was one.
+    /// Writes one notice that was repeated during its quiet time, if that time is over at `by`. Returns whether there was one.
     async fn catch_up(&self, series: &mut Series, by: Instant) -> bool {
         let Some(Overdue { told, name, count, ago }) = series.overdue(by, Instant::now()) else {
             return false;
@@ -338,9 +338,9 @@ impl Writer {
         match result {
             Ok(()) => drop(self.written.inc()),
             Err(error) => {
-                debug!(%error, "Event could not be written");
+                debug!(%error, "Cannot write Event");
                 self.dropped.inc();
-                // Forgotten, so that the next one is created anew.
+                // Forget the series, so that the next repeat creates an Event.
                 series.forget(told);
             }
         }
@@ -396,7 +396,7 @@ impl Writer {
     }
 }
 
-/// Events about cluster-scoped objects live in the namespace `default`; the API server insists.
+/// The API server requires Events about cluster-scoped objects to be in the namespace `default`.
 fn namespace(about: &ObjectReference) -> &str {
     about.namespace.as_deref().unwrap_or("default")
 }
@@ -405,15 +405,15 @@ fn event_name(about: &ObjectReference, suffix: &str) -> String {
     format!("{}.{suffix}", about.name.as_deref().unwrap_or("unnamed"))
 }
 
-/// A text without the words that have a digit: delays, counts, addresses and request IDs change from try to try while the trouble stays
-/// the same. Two texts of one reason with another gist are two troubles.
+/// A text without the words that contain a digit: delays, counts, addresses and request IDs differ between attempts at the same problem.
+/// Two texts with the same reason but another gist are two problems.
 #[must_use]
 pub fn gist(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// At most so many characters of a text that a user writes.
+/// Shortens a text written by a user to at most `most` characters.
 #[must_use]
 pub fn bounded(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -422,7 +422,7 @@ pub fn bounded(text: &str, most: usize) -> String {
     }
 }
 
-/// At most [`NOTE_MAX`] bytes, cut between characters.
+/// Shortens a note to [`NOTE_MAX`] bytes, at a character boundary.
 pub(crate) fn cut(note: &str) -> String {
     if note.len() <= NOTE_MAX {
         return note.to_owned();

@@ -1,13 +1,13 @@
-//! What this controller does about an object, and what that waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
+//! Shows what this controller does about an object, and what that waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
 //!
-//! Joined when somebody asks, out of what is there already: the ledger that the reconciler keeps of what is not settled, the place of
-//! the key in the queue, and lines that the controller makes of its mirrors. Neither the API server nor the adapter is asked, but for
-//! plans, which are tried out.
+//! The answers are assembled on request from existing state: the reconciler's ledger of unsettled objects, the key's place in the queue,
+//! and lines that the controller derives from its mirrors. Neither the API server nor the adapter is called, except for plans, which are
+//! dry runs.
 //!
-//! - [`ledger`]: what is not settled, and why.
-//! - [`rehearse`]: what would be done about it.
+//! - [`ledger`]: which objects are not settled, and why.
+//! - [`rehearse`]: what the controller would do about them.
 //! - `pages`: the pages over HTTP.
-//! - `metrics`: how much it is, and since when.
+//! - `metrics`: the number of unsettled objects, and since when.
 
 pub mod ledger;
 mod metrics;
@@ -39,57 +39,57 @@ pub(crate) use self::{metrics::register, pages::pages};
 use crate::{
     Clock, Link,
     adapter::Adapter,
+    leadership::Shards,
     mirror::{Mirror, ObjectName},
     queue::{Key, Load, Place, Queue},
-    start::Shards,
 };
 
-/// Objects on one page.
+/// Maximum number of objects on one page.
 const OBJECTS: usize = 500;
-/// Orphans on one page.
+/// Maximum number of orphans on one page.
 const ORPHANS: usize = 200;
-/// Objects that `/status` names.
+/// Maximum number of objects that `/status` names.
 const NAMED: usize = 10;
 
-/// What a controller tells of an object out of its mirrors. Called when somebody asks, and not before.
+/// How a controller describes an object from its mirrors. Called only on request.
 pub trait Look: Send + Sync + 'static {
-    /// The UID of the object of this name. `None`: there is no such object in the mirror.
+    /// The UID of the object with this name. `None`: the mirror has no such object.
     fn uid(&self, name: &ObjectName) -> Option<String>;
 
     /// All objects in the mirror.
     fn all(&self) -> Vec<Object>;
 
-    /// Whether both sides were listed: before that, what is not shown may be there.
+    /// Whether both sides were listed. Before that, objects may exist that the mirrors do not show.
     fn listed(&self) -> bool;
 
-    /// What the mirrors show of an object, which may be one that only the cloud still has.
+    /// What the mirrors show of an object, which may exist in the cloud only.
     fn look(&self, object: &Object) -> Seen;
 
-    /// Load balancers that no Service wants any more, of all shards. Of a controller that has none: nothing.
+    /// Load balancers that no Service wants any more, of all shards. Empty for a controller without load balancers.
     fn orphans(&self) -> Vec<Orphan> {
         Vec::new()
     }
 }
 
-/// What the mirrors show of an object: lines for people. Nothing in them may be a secret.
+/// What the mirrors show of an object, in human-readable lines. They must not contain secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What it asks for.
+    /// The desired state.
     pub wanted: Vec<String>,
-    /// What the cloud has.
+    /// The state in the cloud.
     pub cloud: Vec<String>,
-    /// Known to the controller beside the queue: it was not looked at as it is now.
+    /// Set if the controller knows, besides the queue, that it has not reconciled the object's current state.
     pub unseen: bool,
-    /// It is none of the controller's: nothing is done for it, and `wanted` says why.
+    /// Set if this controller does not manage the object; `wanted` says why.
     pub apart: bool,
 }
 
-/// A key of a queue that stands for one object.
+/// A queue key for one object.
 pub trait ObjectKey: Key {
-    /// The key of an object.
+    /// The key for an object.
     fn of(object: &Object) -> Self;
 
-    /// The name of the object, and its UID if the key has it.
+    /// The object's name, and its UID if the key has it.
     fn object(&self) -> (ObjectName, Option<String>);
 }
 
@@ -103,14 +103,14 @@ impl ObjectKey for ObjectName {
     }
 }
 
-/// What of a queue is told.
+/// The part of a queue's state that is shown.
 trait Places: Send + Sync {
     fn place(&self, object: &Object) -> Place;
     fn changed(&self) -> Vec<((ObjectName, Option<String>), Instant)>;
     fn load(&self) -> Load;
 }
 
-/// A key an object.
+/// A queue with one key per object.
 struct Each<K>(Queue<K>);
 
 impl<K: ObjectKey> Places for Each<K> {
@@ -127,11 +127,11 @@ impl<K: ObjectKey> Places for Each<K> {
     }
 }
 
-/// One key for all objects.
+/// A queue with one key for all objects.
 struct All<K>(Queue<K>, K);
 
 impl<K: Key> Places for All<K> {
-    /// That the next pass has begun, or is due, says nothing of a single object.
+    /// Whether the next pass has begun or is due says nothing about a single object.
     fn place(&self, _object: &Object) -> Place {
         match self.0.place(&self.1) {
             later @ Place::Later { .. } => later,
@@ -148,7 +148,7 @@ impl<K: Key> Places for All<K> {
     }
 }
 
-/// Where all that is told of a controller's objects comes from.
+/// The sources of all that is shown about a controller's objects.
 pub struct Sources {
     kind: Kind,
     look: Arc<dyn Look>,
@@ -158,7 +158,7 @@ pub struct Sources {
     rehearse: Option<Arc<dyn Rehearse>>,
 }
 
-/// Of which kind the objects are.
+/// The kind of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nodes.
@@ -175,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// How a key is written.
+    /// Describes the format of a key.
     const fn form(self) -> &'static str {
         match self {
             Self::Node => "key: want the name of a Node",
@@ -183,7 +183,7 @@ impl Kind {
         }
     }
 
-    /// Reads a key.
+    /// Parses a key.
     fn name(self, key: &str) -> Option<ObjectName> {
         match (self, key.split_once('/')) {
             (Self::Node, None) if is_name(key) => Some(ObjectName::cluster(key)),
@@ -195,7 +195,7 @@ impl Kind {
     }
 }
 
-/// Whether the API server would take it: a DNS subdomain.
+/// Whether the API server would accept the name: a DNS subdomain.
 fn is_name(text: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     (1..=253).contains(&text.len()) && text.bytes().all(fine)
@@ -208,7 +208,7 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// Of a controller whose queue has a key an object.
+    /// For a controller whose queue has one key per object.
     pub fn of_each<K: ObjectKey>(
         kind: Kind,
         look: Arc<dyn Look>,
@@ -219,7 +219,7 @@ impl Sources {
         Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
-    /// Of a controller that compares all objects in one pass, under one key.
+    /// For a controller that compares all objects in one pass, under one key.
     pub fn of_all<K: Key>(
         kind: Kind,
         look: Arc<dyn Look>,
@@ -230,7 +230,7 @@ impl Sources {
         Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
-    /// The mirror that tells how the connection to the adapter is.
+    /// Sets the mirror that knows the state of the connection to the adapter.
     #[must_use]
     pub fn linked<K, T>(mut self, cloud: &Mirror<K, T>) -> Self
     where
@@ -242,32 +242,32 @@ impl Sources {
         self
     }
 
-    /// Whether the mirror shows this object, and not another one of its name.
+    /// Whether the mirror shows this very object, not another one with the same name.
     fn knows(&self, object: &Object) -> bool {
         self.look.uid(&object.name).is_some_and(|uid| uid == object.uid)
     }
 
-    /// Who tries out what would be done.
+    /// Sets how plans are rehearsed.
     #[must_use]
     pub fn rehearsed(self, by: Arc<dyn Rehearse>) -> Self {
         Self { rehearse: Some(by), ..self }
     }
 }
 
-/// Whose objects these are.
+/// The controller that works on these objects, and its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) controller: &'static str,
     pub(crate) adapter: Adapter,
     pub(crate) shards: Shards,
     pub(crate) clock: Clock,
-    /// It looks and plans, and changes nothing.
+    /// Whether the controller changes nothing.
     pub(crate) dry_run: bool,
-    /// Where the controller runs.
+    /// The runtime that the controller runs in.
     pub(crate) runtime: Handle,
 }
 
-/// What a process tells of its work. Cloning gives another handle.
+/// What a process shows about its work. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Explain(Arc<Inner>);
 
@@ -279,12 +279,12 @@ struct Inner {
     lately: Lately,
 }
 
-/// What brakes hold back. Cloning gives another handle.
+/// What the deletion brakes hold back. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Brakes(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
 
 impl Brakes {
-    /// What this brake holds, in the words of its Events. Nothing: it holds nothing any more.
+    /// Sets what this brake holds, in the words of its Events. Empty: the brake holds nothing any more.
     pub fn holds(&self, brake: &'static str, words: Vec<String>) {
         if words.is_empty() {
             self.all().remove(brake);
@@ -294,47 +294,47 @@ impl Brakes {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Vec<String>>> {
-        // Every operation on it is a single one: it is consistent whatever happened.
+        // Every operation on the map is a single step, so that the map is consistent after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Why there is no explanation.
+/// Why an explanation is not available.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Unexplained {
-    /// The key is no name of an object of ours.
+    /// The key does not name an object of this controller's kind.
     #[error("{0}")]
     Form(&'static str),
-    /// The controller does not run yet.
+    /// The controller is not running yet.
     #[error("the controller has not started yet")]
     NotStarted,
-    /// A defect of the controller.
+    /// A bug in the controller.
     #[error("this is a bug, please report it with the log of the controller")]
     Unknown,
 }
 
 impl Explain {
-    /// Where all that is told of its objects comes from. The first word counts.
+    /// Sets the sources for its objects. Only the first call has an effect.
     pub fn by(&self, sources: Sources) {
         let first = self.0.sources.set(sources).is_ok();
         debug_assert!(first, "a controller has one kind of objects");
     }
 
-    /// What its brakes hold back.
+    /// The handle through which brakes report what they hold back.
     #[must_use]
     pub fn brakes(&self) -> Brakes {
         self.0.brakes.clone()
     }
 
     pub(crate) fn is_of(&self, identity: Identity) {
-        // Told once, by the process.
+        // The process sets this only once.
         let _told = self.0.identity.set(identity);
     }
 
-    /// How it goes.
+    /// The status of the controller.
     ///
     /// # Errors
-    /// The controller does not run yet.
+    /// The controller is not running yet.
     pub fn status(&self) -> Result<ControllerStatus, Unexplained> {
         let Identity { controller, adapter, shards, dry_run, .. } = self.identity()?;
         let sources = self.sources()?;
@@ -351,7 +351,7 @@ impl Explain {
         }
         let mut orphans = sources.look.orphans();
         orphans.retain(|orphan| shards.has(&orphan.uid));
-        // Whoever waits for the end of what is released must not lose it behind others.
+        // Released orphans come first, so that others do not push them off the page while the user waits for their end.
         let order = |it: &Orphan| (!it.released, it.since.is_none(), it.since);
         orphans.sort_by(|a, b| (order(a), &a.key, &a.uid).cmp(&(order(b), &b.key, &b.uid)));
         let more_orphans = many(orphans.len().saturating_sub(ORPHANS));
@@ -381,10 +381,10 @@ impl Explain {
         })
     }
 
-    /// One object.
+    /// Explains one object.
     ///
     /// # Errors
-    /// The key is none.
+    /// The key is invalid, or the controller is not running yet.
     pub fn one(&self, key: &str) -> Result<Explanation, Unexplained> {
         let sources = self.sources()?;
         let name = sources.kind.name(key).ok_or(Unexplained::Form(sources.kind.form()))?;
@@ -396,10 +396,10 @@ impl Explain {
         }
     }
 
-    /// All that are not as wanted, the oldest first, and no more than fit on a page.
+    /// Explains all objects that are not in sync, the oldest first, up to the limit of a page.
     ///
     /// # Errors
-    /// The controller does not run yet.
+    /// The controller is not running yet.
     pub fn all(&self) -> Result<Explanations, Unexplained> {
         let unsettled = self.unsettled()?;
         let more = unsettled.len().saturating_sub(OBJECTS);
@@ -408,7 +408,7 @@ impl Explain {
         Ok(Explanations { objects: objects?, more: many(more) })
     }
 
-    /// The oldest of these, and why they wait. Of those that only the cloud still has, [`ControllerStatus::orphans`] tells.
+    /// The oldest of these, and why they wait. Objects that only the cloud still has are in [`ControllerStatus::orphans`].
     fn first(&self, unsettled: &BTreeSet<(Timestamp, Object)>) -> Result<Vec<Waiting>, Unexplained> {
         let sources = self.sources()?;
         let known = unsettled.iter().filter(|(_, object)| sources.knows(object)).take(NAMED);
@@ -419,7 +419,7 @@ impl Explain {
         known.map(waiting).collect()
     }
 
-    /// How many objects of the API server are not as wanted, and for how long the first of them. Who changes nothing has none.
+    /// How many objects of the API server are not in sync, and for how long the first of them. A dry run reports none.
     fn backlog(&self) -> (usize, Duration) {
         let (Ok(Identity { clock, dry_run: false, .. }), Ok(sources)) = (self.identity(), self.sources())
         else {
@@ -431,13 +431,13 @@ impl Explain {
         (1 + known.count(), clock.now().duration_since(*first).try_into().unwrap_or_default())
     }
 
-    /// In our shards, since when.
+    /// The unsettled objects in the shards of this replica, and since when.
     fn unsettled(&self) -> Result<BTreeSet<(Timestamp, Object)>, Unexplained> {
         let (Identity { shards, clock, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all: BTreeMap<Object, Timestamp> = BTreeMap::new();
         let noted = sources.ledgers.iter().flat_map(Ledger::all);
         let waiting = sources.places.changed().into_iter().filter_map(|((name, uid), since)| {
-            // What is gone already, and waits to be forgotten, is nobody's concern.
+            // An object that is already deleted, and only waits to be forgotten, is not shown.
             let known = sources.look.uid(&name)?;
             let uid = uid.unwrap_or_else(|| known.clone());
             (known == uid).then(|| (Object { name, uid }, before(clock, since)))
@@ -491,7 +491,7 @@ impl Explain {
         let next = next.or(due).filter(|_| place != Place::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
-        // Whose call it is nobody knows here: what waits for something else goes on to say so.
+        // It is not known which object the late call is for: an object that waits for something else keeps showing that.
         let silence = adapter.silence().filter(|_| all.waits_for.is_none());
         if all.waits_for.is_some() && place != Place::Runs || silence.is_some() {
             all.state = State::Waiting;
@@ -502,7 +502,7 @@ impl Explain {
         Ok(all)
     }
 
-    /// Nothing is known of it.
+    /// The explanation of an object of which nothing is known.
     fn unknown(&self, name: &ObjectName) -> Result<Explanation, Unexplained> {
         Ok(Explanation {
             controller: self.identity()?.controller.to_owned(),
@@ -521,19 +521,19 @@ impl Explain {
     }
 }
 
-/// The time of day at an earlier moment.
+/// The time of day at an earlier instant.
 fn before(clock: &Clock, at: Instant) -> Timestamp {
     let now = clock.now();
     SignedDuration::try_from(at.elapsed()).ok().and_then(|ago| now.checked_sub(ago).ok()).unwrap_or(now)
 }
 
-/// The time of day after so long.
+/// The time of day after `delay`.
 fn after(clock: &Clock, delay: Duration) -> Timestamp {
     let now = clock.now();
     SignedDuration::try_from(delay).ok().and_then(|delay| now.checked_add(delay).ok()).unwrap_or(now)
 }
 
-/// As Kubernetes writes times: to the second.
+/// Rounds a time to seconds, as Kubernetes writes it.
 fn seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

@@ -1,8 +1,8 @@
-//! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose` the first two name
-//! every check, as those of Kubernetes' own programs do.
+//! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose` the first two list every
+//! check, as in Kubernetes' own programs.
 //!
-//! Ready means: both mirrors are synced and their other sides reachable, or this process stands by. Alive means: work proceeds. A peer
-//! that is away makes a process unready, never dead: a restart would not bring the peer back.
+//! Ready means: both mirrors are synced and connected, or this process stands by. Alive means: work proceeds. An unreachable peer makes a
+//! process unready, but never dead, since a restart would not bring the peer back.
 
 use std::{
     fmt::{self, Write as _},
@@ -24,13 +24,13 @@ use crate::{
     queue::{Key, Queue},
 };
 
-/// A worker that is at one key for so long is stuck, and so is a queue whose keys no worker takes: every call that work consists of
-/// has a limit far below.
+/// A worker that is busy with one key for this long is stuck, and so is a queue whose keys no worker takes. Every call that a worker makes
+/// has a far shorter limit.
 const STUCK: Duration = Duration::from_mins(5);
 
 type Judge = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What must hold for a process to be ready, or alive. Cloning gives another handle.
+/// The conditions for readiness and liveness. Cloning gives another handle.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Arc<Mutex<Checks>>,
@@ -40,7 +40,7 @@ pub struct Health {
 struct Checks {
     ready: Vec<Check>,
     alive: Vec<Check>,
-    /// While another process works: the only thing that readiness asks.
+    /// While another process works, the only readiness check.
     standby: Option<Check>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Health {
 }
 
 impl Health {
-    /// Ready only if this holds; the error says what is missing.
+    /// Adds a readiness check; its error says what is missing.
     pub fn ready_if(
         &self,
         name: &'static str,
@@ -65,7 +65,7 @@ impl Health {
         self.checks().ready.push(Check { name, judge: Box::new(judge) });
     }
 
-    /// Alive only if this holds; the error says what is stuck.
+    /// Adds a liveness check; its error says what is stuck.
     pub fn alive_if(
         &self,
         name: &'static str,
@@ -74,7 +74,7 @@ impl Health {
         self.checks().alive.push(Check { name, judge: Box::new(judge) });
     }
 
-    /// Ready only if this mirror is synced and connected.
+    /// Adds a readiness check that this mirror is synced and connected.
     pub fn needs<K, T>(&self, mirror: &Mirror<K, T>)
     where
         K: Ord + Clone + Send + Sync + 'static,
@@ -84,42 +84,42 @@ impl Health {
         self.ready_if(mirror.what(), move || mirror.readiness());
     }
 
-    /// Alive only if no worker of this queue is stuck, and its keys are taken.
+    /// Adds a liveness check that no worker of this queue is stuck, and that workers take its keys.
     pub fn watches<K: Key>(&self, queue: &Queue<K>) {
         let queue = queue.clone();
         self.alive_if(queue.name(), move || match (queue.longest_running(), queue.stalled()) {
             (Some(time), _) if time > STUCK => {
-                Err(format!("a worker has been at one key for {} s", time.as_secs()))
+                Err(format!("a worker has worked on one key for {} s", time.as_secs()))
             }
             (_, Some(time)) if time > STUCK => {
-                Err(format!("keys wait, and no worker has taken one for {} s", time.as_secs()))
+                Err(format!("keys are due, and no worker has taken one for {} s", time.as_secs()))
             }
             (_, _) => Ok(()),
         });
     }
 
-    /// Another process works: until [`Health::works`], readiness is only this.
+    /// Another process works: until [`Health::works`], this is the only readiness check.
     pub(crate) fn stands_by(&self, judge: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks().standby = Some(Check { name: "leaderElection", judge: Box::new(judge) });
     }
 
-    /// This process works.
+    /// This process works: all readiness checks apply.
     pub(crate) fn works(&self) {
         self.checks().standby = None;
     }
 
-    /// Everything that keeps this process from being ready.
+    /// All failed readiness checks.
     ///
     /// # Errors
-    /// One line for each.
+    /// One line per failed check.
     pub fn readiness(&self) -> Result<(), String> {
         missing(&self.ready())
     }
 
-    /// Everything that is stuck.
+    /// All failed liveness checks.
     ///
     /// # Errors
-    /// One line for each.
+    /// One line per failed check.
     pub fn liveness(&self) -> Result<(), String> {
         missing(&self.alive())
     }
@@ -141,7 +141,7 @@ impl Health {
     }
 }
 
-/// What became of one check.
+/// The result of one check.
 struct Verdict {
     name: &'static str,
     result: Result<(), String>,
@@ -151,14 +151,14 @@ fn judge(checks: &[Check]) -> Vec<Verdict> {
     checks.iter().map(|check| Verdict { name: check.name, result: (check.judge)() }).collect()
 }
 
-/// One line for each check that fails, with its name.
+/// One line per failed check, with its name.
 fn missing(verdicts: &[Verdict]) -> Result<(), String> {
     let line = |verdict: &Verdict| Some(named(verdict.name, verdict.result.as_ref().err()?));
     let lines: Vec<String> = verdicts.iter().filter_map(line).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-/// Mirrors say by themselves which they are.
+/// Checks of mirrors already name the mirror.
 fn named(name: &str, error: &str) -> String {
     if error.starts_with(name) { error.to_owned() } else { format!("{name}: {error}") }
 }
@@ -168,7 +168,7 @@ struct Exposed {
     registry: Registry,
 }
 
-/// The pages, for whoever serves them.
+/// The routes of the pages.
 pub(crate) fn pages(health: Health, registry: Registry) -> Router {
     Router::new()
         .route("/healthz", get(alive))
@@ -198,7 +198,7 @@ fn answer(verdicts: &[Verdict], RawQuery(query): RawQuery) -> Response {
     (status, text).into_response()
 }
 
-/// One line a check, as Kubernetes' own programs write them.
+/// One line per check, in the format of Kubernetes' own programs.
 fn table(verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     for Verdict { name, result } in verdicts {
@@ -206,7 +206,7 @@ fn table(verdicts: &[Verdict]) -> String {
             Ok(()) => writeln!(text, "[+]{name} ok"),
             Err(error) => writeln!(text, "[-]{name} failed: {error}"),
         };
-        // A string takes everything.
+        // Writing to a string cannot fail.
         debug_assert!(written.is_ok(), "{name}");
     }
     let all = if verdicts.iter().all(|verdict| verdict.result.is_ok()) { "passed" } else { "failed" };
@@ -237,6 +237,7 @@ mod tests {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
+    // Behaviour: P5, W21
     #[tokio::test]
     async fn the_page_says_what_is_missing() {
         let health = Health::default();
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_for_more_is_told_each_check() {
+    async fn verbose_pages_list_each_check() {
         let health = Health::default();
         health.ready_if("nodes", || Ok(()));
         health.ready_if("adapter", || Err("not reached yet".to_owned()));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stands_by_is_ready_without_mirrors() {
+    async fn a_standby_is_ready_without_mirrors() {
         let health = Health::default();
         health.ready_if("nodes", || Err("not listed yet".to_owned()));
         health.stands_by(|| Ok(()));
@@ -274,7 +275,7 @@ mod tests {
         assert!(health.readiness().is_err());
     }
 
-    /// A controller whose one worker does as it is told.
+    /// A controller with one worker, whose behaviour the test controls.
     fn working(health: &Health, workers: usize) -> (Queue<u32>, tokio::task::JoinSet<()>, CancellationToken) {
         let second = Duration::from_secs(1);
         let queue = Queue::new("Nodes", Backoff { first: second, longest: second });
@@ -291,38 +292,40 @@ mod tests {
         (queue, tasks, stop)
     }
 
+    // Behaviour: P6, W21
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_is_stuck_at_a_key_is_not_well() {
+    async fn a_stuck_worker_fails_liveness() {
         let health = Health::default();
         let (queue, _tasks, _stop) = working(&health, 2);
         queue.add(1000);
         tokio::time::sleep(STUCK).await;
-        assert_eq!(health.liveness(), Ok(()), "so long a key may take");
+        assert_eq!(health.liveness(), Ok(()), "within the limit for one key");
         queue.add(1);
         tokio::time::sleep(Duration::from_secs(2)).await;
         let error = health.liveness().expect_err("one worker works, the other is stuck");
-        assert_eq!(error, "Nodes: a worker has been at one key for 302 s");
+        assert_eq!(error, "Nodes: a worker has worked on one key for 302 s");
         tokio::time::sleep(Duration::from_secs(700)).await;
-        assert_eq!(health.liveness(), Ok(()), "it came back");
+        assert_eq!(health.liveness(), Ok(()), "the worker has finished");
     }
 
+    // Behaviour: P6
     #[tokio::test(start_paused = true)]
-    async fn a_queue_whose_keys_nobody_takes_is_not_well() {
+    async fn a_queue_without_working_workers_fails_liveness() {
         let health = Health::default();
-        // Something is wrong with it: it takes no key.
+        // The worker hangs and takes no key.
         let (queue, _tasks, _stop) = working(&health, 0);
         tokio::time::sleep(2 * STUCK).await;
-        assert_eq!(health.liveness(), Ok(()), "nothing is there to do");
+        assert_eq!(health.liveness(), Ok(()), "no key is queued");
         queue.after(1, STUCK);
         tokio::time::sleep(2 * STUCK).await;
-        assert_eq!(health.liveness(), Ok(()), "it is not due for long");
+        assert_eq!(health.liveness(), Ok(()), "the key is not due yet");
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let error = health.liveness().expect_err("nobody takes it");
-        assert_eq!(error, "Nodes: keys wait, and no worker has taken one for 302 s");
+        let error = health.liveness().expect_err("no worker takes the key");
+        assert_eq!(error, "Nodes: keys are due, and no worker has taken one for 302 s");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_queue_that_is_worked_on_is_well() {
+    async fn a_long_queue_that_proceeds_is_alive() {
         let health = Health::default();
         let (queue, _tasks, _stop) = working(&health, 1);
         for seconds in 200..230 {
@@ -335,14 +338,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_queue_that_waits_for_its_begin_is_well() {
+    async fn a_queue_that_has_not_begun_is_alive() {
         let health = Health::default();
         let second = Duration::from_secs(1);
         let queue = Queue::new("service", Backoff { first: second, longest: second });
         health.watches(&queue);
         queue.add(1_u32);
         tokio::time::sleep(100 * STUCK).await;
-        assert_eq!(health.liveness(), Ok(()), "the mirrors are not there yet, which readiness tells");
+        assert_eq!(health.liveness(), Ok(()), "the mirrors are missing, which only readiness reports");
     }
 
     #[tokio::test]

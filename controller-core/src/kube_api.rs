@@ -1,4 +1,4 @@
-//! Calls to the API server, each with a time limit: kube's client waits for ever on a server that hangs.
+//! Calls to the API server, each with a time limit, since kube's client waits for ever for a server that hangs.
 
 mod metrics;
 mod pace;
@@ -25,19 +25,19 @@ pub use self::{
     requests::{Held, Requests},
 };
 
-/// Longer than any answer of a healthy API server, shorter than anybody's patience.
+/// Time limit for a call: longer than any answer of a healthy API server takes.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Until an answer begins: this also limits the begin of a watch, which has no limit of its own.
+/// Time limit until an answer begins. It also applies to the begin of a watch, which has no other limit.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// Requests between two layers. Nobody waits for a place: each is taken at once.
+/// Capacity of the buffer between two layers. No request waits for a slot: the worker takes each request at once.
 const REQUESTS_WAITING: usize = 64;
-/// A pod's address that leads nowhere is noticed sooner.
+/// Time limit for a connection, shorter because a pod's address may lead nowhere.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// What every pod has that may reach the API server. kube names none of them when it is missing.
+/// The environment variables of every pod that may reach the API server. kube's error does not name them if they are missing.
 const POD_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The other way there.
+/// The alternative to a pod's service account.
 const OR_A_FILE: &str = "name a kubeconfig file with --kubeconfig or KUBECONFIG";
 
 /// Why a call to the API server failed.
@@ -46,13 +46,13 @@ pub enum Error {
     /// No answer within the time limit; whether a write happened is not known.
     #[error("no answer from the API server within {} s", LIMIT.as_secs())]
     Timeout,
-    /// The server said no.
+    /// The server refused the request.
     #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
     Refused(Box<Status>),
-    /// It is busy and wants to be left in peace, or this process must not write any more.
+    /// The server asked for a pause, or this process must not write any more.
     #[error(transparent)]
     Held(Held),
-    /// The connection or our side of it.
+    /// The connection or the client failed.
     #[error("{}", causes(.0.as_ref()))]
     Client(Box<kube::Error>),
 }
@@ -82,16 +82,16 @@ impl Error {
         }
     }
 
-    /// The object is not there (any more).
+    /// The object does not exist (any more).
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
 
-    /// Somebody else wrote first, or a guard in the patch did not hold: look at what is there now, decide again.
+    /// Another client wrote first, or a guard in the patch did not hold: read the current state and decide again.
     ///
-    /// 409 answers a stale `resourceVersion`, or a deletion that names another UID. 422 without a cause answers a JSON patch whose
-    /// `test` failed; one that names the fields at fault is a real refusal, but for [`Error::is_about_another`].
+    /// The API server answers 409 for a stale `resourceVersion`, or a deletion that names another UID, and 422 without a cause for a JSON
+    /// patch whose `test` failed. A 422 that names invalid fields is a real refusal, except for [`Error::is_about_another`].
     #[must_use]
     pub fn is_stale(&self) -> bool {
         match self {
@@ -103,10 +103,10 @@ impl Error {
         }
     }
 
-    /// The patch names the UID of an object that is gone, and another one has its name by now. Nothing was written.
+    /// The patch names the UID of a deleted object, and another object has its name now. Nothing was written.
     ///
-    /// A UID cannot be changed, so the API server takes the guard for an attempt to do so: 422, with `metadata.uid` among the fields
-    /// at fault. Whatever else it finds wrong was not meant for this object.
+    /// A UID is immutable, so the API server treats the guard as an attempt to change it: 422, with `metadata.uid` among the invalid
+    /// fields. Any other invalid field was not meant for this object.
     #[must_use]
     pub fn is_about_another(&self) -> bool {
         match self {
@@ -127,7 +127,7 @@ fn names_another(status: &Status) -> bool {
 /// Waits for a call to the API server, within the time limit.
 ///
 /// # Errors
-/// The call's own, or [`Error::Timeout`].
+/// The error of the call, or [`Error::Timeout`].
 pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(LIMIT, call).await {
         Ok(Ok(answer)) => Ok(answer),
@@ -136,12 +136,12 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T,
     }
 }
 
-/// How to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are none.
+/// Returns how to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are none.
 ///
-/// Connects to nothing: the API server may come later. Retries belong to our queues, so kube's own are off.
+/// Makes no connection, since the API server may come up later. kube's own retries are off, because the work queues retry.
 ///
 /// # Errors
-/// The configuration cannot be read or makes no sense.
+/// The configuration cannot be read or is invalid.
 pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     let mut merged: Option<Kubeconfig> = None;
     for file in kubeconfig {
@@ -160,50 +160,52 @@ pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Why a kubeconfig cannot be read. The parser's own words show the lines around, and those have secrets.
+/// Why a kubeconfig cannot be read. The parser's own text quotes the surrounding lines, which contain secrets.
 fn unread(file: &Path, error: KubeconfigError) -> anyhow::Error {
     let KubeconfigError::Parse(error) = error else { return error.into() };
-    let place = error.location().map(|at| format!(": look at line {}, column {}", at.line(), at.column()));
-    anyhow!("{} is no kubeconfig{}", file.display(), place.unwrap_or_default())
+    let place = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
+    anyhow!("{} is not a valid kubeconfig{}", file.display(), place.unwrap_or_default())
 }
 
-/// With the pod's service account.
+/// Configuration from the pod's service account.
 fn in_a_pod() -> anyhow::Result<Config> {
     if let Some(variable) = unset(|variable| std::env::var_os(variable).is_some()) {
-        bail!("the environment variable {variable} is not set, so this is no pod of a cluster: {OR_A_FILE}");
+        bail!(
+            "the environment variable {variable} is not set, so this process does not run in a pod: {OR_A_FILE}"
+        );
     }
     Config::incluster()
-        .with_context(|| format!("the pod's service account in {SERVICE_ACCOUNT}: {OR_A_FILE}"))
+        .with_context(|| format!("cannot use the pod's service account in {SERVICE_ACCOUNT}: {OR_A_FILE}"))
 }
 
-/// The first of the variables that every pod has and this process has not.
+/// The first of the variables that this process lacks.
 fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
     POD_VARIABLES.into_iter().find(|variable| !is_set(variable))
 }
 
-/// The client of a controller: its requests pass `requests`.
+/// The client of a controller, whose requests pass through `requests`.
 ///
 /// # Errors
-/// The configuration makes no sense.
+/// The configuration is invalid.
 pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
     let builder = ClientBuilder::try_from(config)
         .map_err(|error| unusable(&error))?
         .with_layer(&TimeoutLayer::new(ANSWER_LIMIT));
-    // The layer clones what is below it for each request.
+    // The layer clones the service below it for each request.
     Ok(builder.with_layer(&BufferLayer::new(REQUESTS_WAITING)).with_layer(requests).build())
 }
 
-/// A client for what must not wait for a term: the election itself.
+/// A client for requests that must not depend on a term: those of the election itself.
 ///
 /// # Errors
-/// The configuration makes no sense.
+/// The configuration is invalid.
 pub fn plain_client(config: Config) -> anyhow::Result<Client> {
     Ok(ClientBuilder::try_from(config).map_err(|error| unusable(&error))?.build())
 }
 
-/// Why there is no client, without the secrets that a kubeconfig and its credential plugin have.
+/// Why a client cannot be created, without the secrets of a kubeconfig and its credential plugin.
 fn unusable(error: &kube::Error) -> anyhow::Error {
-    anyhow!("the API server cannot be asked: {}", causes(error))
+    anyhow!("cannot create a client for the API server: {}", causes(error))
 }
 
 #[cfg(test)]
@@ -213,17 +215,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_a_broken_kubeconfig_are_not_told() {
+    fn secrets_of_a_broken_kubeconfig_are_not_printed() {
         for text in ["users:\n- name: a\n   token: hunter2\n", "kind: Config\nusers: hunter2\n"] {
-            let error = Kubeconfig::from_yaml(text).expect_err("is none");
+            let error = Kubeconfig::from_yaml(text).expect_err("is not a valid kubeconfig");
             let told = format!("{:#}", unread(Path::new("/etc/config"), error));
-            let place = told.starts_with("/etc/config is no kubeconfig: look at line ");
+            let place = told.starts_with("/etc/config is not a valid kubeconfig: see line ");
             assert!(place && !told.contains("hunter2"), "{told}");
         }
     }
 
     #[tokio::test]
-    async fn secrets_of_a_kubeconfig_that_gives_no_client_are_not_told() {
+    async fn secrets_of_an_unusable_kubeconfig_are_not_printed() {
         for (proxy, script, words) in [
             (None, r#"echo '{"status": {"token": "hunter2" oops'"#, "printed no ExecCredential"),
             (None, "echo hunter2; exit 7", "failed: exit status: 7"),
@@ -244,7 +246,7 @@ mod tests {
             });
             let kubeconfig = Kubeconfig::from_yaml(&kubeconfig.to_string()).expect("one");
             let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
-            let error = plain_client(config.expect("complete")).err().expect("there is none");
+            let error = plain_client(config.expect("complete")).err().expect("the variable is missing");
             let told = format!("{error:#} {error:?}");
             assert!(told.contains(words) && !told.contains("hunter2"), "{told}");
         }
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_for_another_object_is_stale_and_what_is_wrong_is_refused() {
+    fn a_patch_for_another_object_is_stale_and_a_bad_one_refused() {
         for (code, fields, stale, about_another) in [
             (409, [].as_slice(), true, false),
             (422, &[], true, false),
@@ -281,8 +283,9 @@ mod tests {
         assert!(!Error::Timeout.is_stale() && !Error::Timeout.is_about_another());
     }
 
+    // Behaviour: P27
     #[test]
-    fn what_a_pod_would_have_is_missed_by_its_name() {
+    fn a_missing_pod_variable_is_named() {
         let [host, port] = POD_VARIABLES;
         for (set, missed) in
             [([].as_slice(), Some(host)), (&[port], Some(host)), (&[host], Some(port)), (&[host, port], None)]

@@ -1,20 +1,21 @@
-//! What the three controllers share, so that each of them is left with its own subject: what to do, and why.
+//! What the three controllers share, so that each of them contains only its own subject: what to do, and why.
 //!
-//! A controller is a join of two mirrors. In reading order:
+//! A controller compares two mirrors. In reading order:
 //!
 //! - [`config`]: flags to a checked configuration, all faults reported at once.
-//! - [`start`]: a process from `main` to a graceful stop; it waits for the API server and the adapter, it never crash-loops.
-//! - [`mirror`]: what Kubernetes wants and what the cloud has, kept locally, trimmed, with a known age.
-//! - [`queue`] and [`requeue`]: which key is worked on next, and when a failed one is tried again.
-//! - [`adapter`]: the client of the cloud adapter; the only place where a request context is made.
+//! - [`leadership`]: the shards that this process holds, and the terms for which it holds them.
+//! - [`start`]: a process from `main` to a graceful stop; it waits for the API server and the adapter instead of crash-looping.
+//! - [`mirror`]: the desired state in Kubernetes and the state in the cloud, kept locally, trimmed, with a known age.
+//! - [`queue`] and [`retry`]: which key is reconciled next, and when a failed one is retried.
+//! - [`adapter`]: the client of the cloud adapter; the only place that builds a request context.
 //! - [`kube_api`]: calls to the API server, each with a time limit.
-//! - [`brake`]: how many removals may happen within a while.
-//! - [`events`]: one call that writes Event and log line with the same words.
-//! - [`health`], [`metrics`], [`explain`]: what a person or a machine can see from outside.
-//! - [`provider_id`], [`node`], [`cidr`], [`clock`]: small shared vocabulary.
+//! - [`brake`]: limits how many objects are deleted within a window.
+//! - [`events`]: one call that writes the Event and the log line with the same text.
+//! - [`health`], [`metrics`], [`explain`]: what users and programs can see from outside.
+//! - [`provider_id`], [`node`], [`cidr`], [`clock`]: small shared types.
 //! - `testing` (feature): builders and stateful fakes of both sides.
 //!
-//! Deliberately not here: any decision about nodes, Services or routes.
+//! Decisions about nodes, Services or routes are deliberately not here.
 
 pub mod adapter;
 pub mod brake;
@@ -25,13 +26,14 @@ pub mod events;
 pub mod explain;
 pub mod health;
 pub mod kube_api;
+pub mod leadership;
 pub mod metrics;
 pub mod mirror;
 pub mod node;
 mod outage;
 pub mod provider_id;
 pub mod queue;
-pub mod requeue;
+pub mod retry;
 pub mod start;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -39,4 +41,4 @@ pub mod testing;
 pub use clock::Clock;
 pub use outage::Link;
 pub use provider_id::ProviderId;
-pub use requeue::Again;
+pub use retry::Again;

@@ -1,7 +1,7 @@
 //! The metrics of one process: a registry, and the names that all controllers share.
 //!
-//! `cloud_controller_*` carries the label `controller`; names that dashboards know from elsewhere (`workqueue_*`,
-//! `node_controller_*`, …) are kept and registered without a prefix.
+//! `cloud_controller_*` carries the label `controller`; names that existing dashboards use (`workqueue_*`, `node_controller_*`, …) are kept
+//! and registered without a prefix.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,10 +13,10 @@ use prometheus_client::{
 
 pub use prometheus_client::registry::Registry;
 
-/// The content type of [`render`]'s text.
+/// The content type of the text from [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where a controller registers what begins with `cloud_controller_`.
+/// Where a controller registers metrics whose names begin with `cloud_controller_`.
 pub fn controller_registry<'a>(registry: &'a mut Registry, controller: &'static str) -> &'a mut Registry {
     registry
         .sub_registry_with_prefix("cloud_controller")
@@ -26,14 +26,14 @@ pub fn controller_registry<'a>(registry: &'a mut Registry, controller: &'static 
 /// All metrics as OpenMetrics text.
 ///
 /// # Errors
-/// Only if a metric refuses to write itself.
+/// A metric cannot be encoded.
 pub fn render(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::new();
     encode(&mut text, registry)?;
     Ok(text)
 }
 
-/// What calls to the adapter cost and how they ended.
+/// Vendor calls and outcomes of calls to the adapter.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterMetrics {
     calls: Family<CallLabels, Counter>,
@@ -59,7 +59,7 @@ impl AdapterMetrics {
         metrics
     }
 
-    /// Counts one call and what it cost.
+    /// Counts one call and its vendor calls.
     pub(crate) fn count(&self, call: &'static str, outcome: Result<u32, &AdapterError>) {
         let word = outcome.map_or_else(|error| error.reason.word(), |_cost| "OK");
         self.calls.get_or_create(&CallLabels { call, outcome: word }).inc();

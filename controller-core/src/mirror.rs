@@ -1,10 +1,10 @@
-//! Local mirrors of both sides: what Kubernetes wants and what the cloud has, trimmed to what the controller uses.
+//! Local mirrors of both sides: the desired state in Kubernetes and the state in the cloud, trimmed to what the controller uses.
 //!
-//! - [`kubernetes`] follows a watch on the API server, [`cloud`] a watch on the adapter; both keep one [`Mirror`].
-//! - [`one`] follows a single object of the API server, which need not be there.
-//! - A listing takes effect only when it is complete; until then the old content stays in force.
-//! - A change that the trimmed form does not show (a kubelet's heartbeat) wakes nobody.
-//! - Never evidence of absence: before anything that cannot be undone, ask again, live.
+//! - [`kubernetes`] follows a watch on the API server, [`cloud`] a watch on the adapter; both keep a [`Mirror`].
+//! - [`one`] follows a single object of the API server, which need not exist.
+//! - A listing takes effect only when it is complete; until then the old content stays.
+//! - A change that the trimmed form does not contain (such as a kubelet's heartbeat) triggers no reconcile.
+//! - A mirror never proves absence: code must check again with a live request before any change that cannot be undone.
 
 pub mod cloud;
 pub mod kubernetes;
@@ -34,12 +34,12 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// Of a cluster-scoped object, such as a Node.
+    /// The name of a cluster-scoped object, such as a Node.
     pub fn cluster(name: impl Into<String>) -> Self {
         Self { namespace: None, name: name.into() }
     }
 
-    /// Of an object in a namespace, such as a Service.
+    /// The name of a namespaced object, such as a Service.
     pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
@@ -54,21 +54,21 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// One item that is not what it was.
+/// An item that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change<K, T> {
-    /// Which one.
+    /// The key of the item.
     pub key: K,
-    /// What it was. `None`: it was not there.
+    /// The old item. `None`: it did not exist.
     pub old: Option<Arc<T>>,
-    /// What it is. `None`: it is not there any more.
+    /// The new item. `None`: it no longer exists.
     pub new: Option<Arc<T>>,
-    /// Whether the other side told of this very change. If not, it follows from a listing: what is not in one was removed, or
-    /// the listing is wrong.
+    /// Whether the other side reported this change. If not, the change follows from a listing: an item missing from it was removed, or the
+    /// listing is wrong.
     pub told: bool,
 }
 
-/// What a mirror holds.
+/// The content of a mirror.
 pub(crate) type Content<K, T> = BTreeMap<K, Arc<T>>;
 
 /// A mirror of one collection. Cloning gives another handle to the same mirror.
@@ -79,17 +79,17 @@ pub struct Mirror<K, T> {
 
 #[derive(Debug)]
 struct Inner<K, T> {
-    /// For people: `nodes`, `instances`.
+    /// For logs and metrics: `nodes`, `instances`.
     what: &'static str,
     clock: Clock,
     content: RwLock<Content<K, T>>,
     synced: watch::Sender<bool>,
     link: watch::Sender<Link>,
-    /// Fingerprint of the part of the cloud that the content is of, if the other side tells.
+    /// Fingerprint of the part of the cloud that the content comes from, if the other side reports it.
     scope: watch::Sender<Option<String>>,
-    /// How often the other side has answered anew: another process may be behind each connection.
+    /// Number of connections on which the other side has answered: behind each may be another process.
     connections: watch::Sender<u64>,
-    /// Up to when the content is known to be right, on our wall clock.
+    /// The time for which the content is known to be right, by the local clock.
     observed: watch::Sender<Option<Timestamp>>,
 }
 
@@ -100,7 +100,7 @@ impl<K, T> Clone for Mirror<K, T> {
 }
 
 impl<K: Ord + Clone, T> Mirror<K, T> {
-    /// An empty mirror that is not synced. `what` is for people and for the metric label `mirror`: `nodes`, `instances`.
+    /// An empty mirror that is not synced. `what` is for logs and for the metric label `mirror`: `nodes`, `instances`.
     #[must_use]
     pub fn new(what: &'static str, clock: Clock) -> Self {
         let inner = Inner {
@@ -116,7 +116,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// What is mirrored, for people.
+    /// The name of the mirrored collection.
     #[must_use]
     pub fn what(&self) -> &'static str {
         self.inner.what
@@ -138,7 +138,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         self.read(|content| content.iter().map(|(key, item)| (key.clone(), Arc::clone(item))).collect())
     }
 
-    /// Reads the content without copying it. Keep it short: whoever follows waits meanwhile.
+    /// Reads the content without copying it. `reader` must be quick: it blocks updates of the mirror.
     pub fn read<R>(&self, reader: impl FnOnce(&BTreeMap<K, Arc<T>>) -> R) -> R {
         reader(&self.inner.content.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -149,48 +149,48 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         *self.inner.synced.borrow()
     }
 
-    /// Waits until it is synced.
+    /// Waits until the mirror is synced.
     pub async fn synced(&self) {
         // The sender lives in `self`: waiting cannot fail.
         let _closed = self.inner.synced.subscribe().wait_for(|synced| *synced).await.is_err();
     }
 
-    /// How the connection to the other side is.
+    /// The state of the connection to the other side.
     #[must_use]
     pub fn link(&self) -> Link {
         self.inner.link.borrow().clone()
     }
 
-    /// To wait for changes of the link.
+    /// A receiver of changes of the link.
     #[must_use]
     pub fn links(&self) -> watch::Receiver<Link> {
         self.inner.link.subscribe()
     }
 
-    /// Changes whenever the other side answers on a new connection, also if the link was never down: another process may be there.
+    /// Changes whenever the other side answers on a new connection, even if the link was never down: another process may be there.
     #[must_use]
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.inner.connections.subscribe()
     }
 
-    /// Up to when the content is known to be right. `None`: nothing is known yet.
+    /// The time for which the content is known to be right. `None`: nothing is known yet.
     ///
-    /// For the cloud that is when the adapter asked the vendor, which may be long ago though the adapter is there. It is a time of
-    /// the adapter's wall clock, and no later than ours was when we heard of it: so an adapter whose clock is ahead makes the mirror
-    /// look younger by what the news took to arrive, and one whose clock is behind makes it look older by all of that.
+    /// For the cloud, this is when the adapter asked the vendor, by the adapter's wall clock, but at most the local time of arrival. If the
+    /// adapter's clock is ahead, the mirror looks younger by at most the transmission time; if it is behind, the mirror looks older by the
+    /// whole difference.
     #[must_use]
     pub fn observed(&self) -> Option<Timestamp> {
         *self.inner.observed.borrow()
     }
 
-    /// How long ago that was, never less than nothing.
+    /// Time since [`Self::observed`], at least zero.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         let age = self.inner.clock.now().duration_since(self.observed()?);
         Some(age.try_into().unwrap_or_default())
     }
 
-    /// Readiness: synced and connected, or else what is missing.
+    /// Readiness: synced and connected. The error says what is missing.
     ///
     /// # Errors
     /// The text for `/readyz`.
@@ -207,17 +207,18 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         writer(&mut self.inner.content.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The other side says that the content was right at `at`, on its clock.
+    /// The other side reports that the content was right at `at`, by its clock.
     pub(crate) fn mark_observed(&self, at: Timestamp) {
         self.inner.observed.send_replace(Some(at.min(self.inner.clock.now())));
     }
 
-    /// The other side says that the content is right.
+    /// The other side reports that the content is right now.
     pub(crate) fn mark_fresh(&self) {
         self.mark_observed(self.inner.clock.now());
     }
 
-    /// Fingerprint of the part of the cloud that the content is of. `None`: it is not of the cloud, or the adapter does not tell.
+    /// Fingerprint of the part of the cloud that the content comes from. `None`: it does not come from the cloud, or the adapter reports no
+    /// scope.
     pub(crate) fn scope(&self) -> Option<String> {
         self.inner.scope.borrow().clone()
     }
@@ -231,7 +232,7 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
     }
 }
 
-/// Puts `new` in place of `content` and returns what that changed.
+/// Replaces `content` by `new` and returns the changes.
 pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
     content: &mut Content<K, T>,
     new: Content<K, T>,
@@ -249,7 +250,7 @@ pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
     changes
 }
 
-/// Puts one item in, or takes it out, and returns what that changed.
+/// Inserts or removes one item and returns the change.
 pub(crate) fn put<K: Ord + Clone, T: PartialEq>(
     content: &mut Content<K, T>,
     key: K,

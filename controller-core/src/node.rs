@@ -1,4 +1,4 @@
-//! What more than one controller reads from a Node, and the well-known names for it.
+//! The fields of a Node that several controllers read, and their well-known names.
 
 mod lean;
 
@@ -9,19 +9,20 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 pub use self::lean::LeanNode;
 use crate::provider_id::{self, ProviderId};
 
-/// Taint: the kubelet puts it on, the node-controller takes it off when the node is initialised. Value and effect do not matter.
+/// Taint: set by the kubelet, removed by the node-controller when the node is initialised. Value and effect do not matter.
 pub const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Taint, with effect `NoSchedule`: the node's machine is switched off. The node-controller puts it on and takes it off.
+/// Taint with effect `NoSchedule`: the node's instance is switched off. The node-controller sets and removes it.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Taint: the autoscaler is about to remove the node.
 pub const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-/// Label: the node shall not be a target of load balancers.
+/// Label: exclude the node from the targets of load balancers.
 pub const EXCLUDED_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// Type of an address: the name that the machine has of itself.
+/// Address type: the instance's host name.
 pub const HOSTNAME: &str = "Hostname";
-/// Annotation: the kubelet was told which of its addresses to use.
+/// Annotation: the addresses that the kubelet was configured to use.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
-/// Annotation: its value is the node's UID, and a person has said with it that this node may be deleted though many are to go at once.
+/// Annotation with the node's UID as its value: the operator confirms that this node may be deleted although many are to be deleted at
+/// once.
 pub const DELETE_DESPITE_BRAKE: &str = "cloudadapter.dev/delete-despite-brake";
 /// Label: the zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -44,7 +45,7 @@ pub fn has_taint_with(node: &Node, key: &str, effect: &str) -> bool {
     taints(node).iter().any(|taint| taint.key == key && taint.effect == effect)
 }
 
-/// Whether the kubelet says that the node can run pods: the condition `Ready` is `True`. Any other word is none, nor is its lack.
+/// Whether the kubelet reports that the node can run pods: the condition `Ready` is `True`. Any other status, or no condition, means no.
 #[must_use]
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -57,7 +58,7 @@ pub fn addresses(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// The addresses of type `InternalIP`, in their order; what is no IP address is left out.
+/// The addresses of type `InternalIP`, in their order; values that are not IP addresses are left out.
 #[must_use]
 pub fn internal_ips(node: &Node) -> Vec<IpAddr> {
     let internal = addresses(node).iter().filter(|address| address.type_ == "InternalIP");

@@ -1,6 +1,6 @@
-//! What is known of a peer that should be there (API server, adapter), and when that is worth a log line.
+//! The connection state of a peer (API server, adapter), and when it is logged.
 //!
-//! An outage is told once when it begins, now and then while it lasts, and once when it is over: never in a flood.
+//! An outage is logged when it begins, from time to time while it lasts, and when it is over: never as a flood.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,32 +10,32 @@ use tracing::{info, warn};
 
 use crate::Clock;
 
-/// While an outage lasts it is told again this often.
+/// Interval at which a lasting outage is logged again.
 const REMIND: Duration = Duration::from_mins(1);
 /// The first pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest: a peer that is back is noticed within this time.
+/// The longest pause: a peer that is back is noticed within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How the connection to a peer is.
+/// The state of the connection to a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Link {
     /// Not tried yet.
     #[default]
     Starting,
-    /// The last exchange went well.
+    /// The last exchange succeeded.
     Up,
-    /// Nothing goes through.
+    /// The peer is unreachable.
     Down {
-        /// Wall clock of the first failure.
+        /// Wall-clock time of the first failure.
         since: Timestamp,
-        /// What failed last.
+        /// The last error.
         error: Arc<str>,
     },
 }
 
 impl Link {
-    /// Whether the last exchange went well.
+    /// Whether the last exchange succeeded.
     #[must_use]
     pub fn is_up(&self) -> bool {
         *self == Self::Up
@@ -52,10 +52,10 @@ impl fmt::Display for Link {
     }
 }
 
-/// Keeps the account of one peer: its link, the pause before the next attempt, and what is logged.
+/// Tracks one peer: its link, the pause before the next attempt, and what is logged.
 #[derive(Debug)]
 pub(crate) struct Outage {
-    /// For people, such as `cloud adapter`.
+    /// The peer's name in logs, such as `cloud adapter`.
     peer: &'static str,
     clock: Clock,
     failures: u32,
@@ -69,7 +69,7 @@ impl Outage {
         Self { peer, clock, failures: 0, began: None, told: None, link }
     }
 
-    /// Notes a failed attempt and returns the pause before the next.
+    /// Records a failed attempt and returns the pause before the next one.
     pub(crate) fn failed(&mut self, error: &str) -> Duration {
         let now = Instant::now();
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
@@ -78,7 +78,13 @@ impl Outage {
         if self.told.is_none_or(|told| now.duration_since(told) >= REMIND) {
             self.told = Some(now);
             let waited = now.duration_since(began);
-            warn!(peer = self.peer, error, waited_seconds = waited.as_secs(), "Waits until it is reachable");
+            warn!(
+                peer = self.peer,
+                error,
+                waited_seconds = waited.as_secs(),
+                "Cannot reach the \
+                 peer, retrying until it is reachable"
+            );
         }
         let wall = self.clock.now();
         self.link.send_if_modified(|link| {
@@ -91,12 +97,12 @@ impl Outage {
         pause
     }
 
-    /// Notes that the peer answers.
+    /// Records that the peer answers.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
         self.told = None;
         if let Some(began) = self.began.take() {
-            info!(peer = self.peer, away_seconds = began.elapsed().as_secs(), "Is reachable again");
+            info!(peer = self.peer, away_seconds = began.elapsed().as_secs(), "The peer is reachable again");
         }
         self.link.send_if_modified(|link| {
             let changed = !link.is_up();
@@ -117,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_a_limit_and_start_anew_after_an_answer() {
+    async fn pauses_grow_to_a_limit_and_reset_after_an_answer() {
         let (mut outage, _seen) = outage();
         let pauses: Vec<_> = (0..8).map(|_| outage.failed("refused").as_millis()).collect();
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]);

@@ -1,4 +1,4 @@
-//! Provider IDs: how Kubernetes and a cloud agree which machine a Node is. Parsed once, into a type.
+//! Provider IDs, by which Kubernetes and a cloud identify the instance of a Node. Parsed once, into a type.
 
 use std::{fmt, str::FromStr};
 
@@ -7,36 +7,36 @@ const MAX_LEN: usize = 512;
 
 /// A provider ID, `<scheme>://<rest>`, such as `sim://north/i-17` or `openstack:///6b1f…`.
 ///
-/// Compared byte for byte: nothing is normalised, since `Node.spec.providerID` can never be changed.
+/// Compared byte by byte and not normalised, since `Node.spec.providerID` is immutable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderId {
     text: String,
-    /// Length of the scheme, always followed by `://`.
+    /// Length of the scheme, which is always followed by `://`.
     scheme: usize,
 }
 
 impl ProviderId {
-    /// Which cloud: the part before `://`.
+    /// The cloud: the part before `://`.
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.text.get(..self.scheme).unwrap_or_default()
     }
 
-    /// Which machine: the part after `://`. Its meaning is the adapter's business.
+    /// The instance: the part after `://`. Only the adapter interprets it.
     #[must_use]
     pub fn rest(&self) -> &str {
         self.text.get(self.scheme + 3..).unwrap_or_default()
     }
 
-    /// The whole ID, as the Node holds it.
+    /// The whole ID, as in the Node.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 }
 
-/// The other provider ID of the same instance: with the adapter's region in it, or without one. `None`: there is one form only, or the
-/// region is not known. Source: contract, `Scope.region`.
+/// The other provider ID of the same instance: with the adapter's region, or without one. `None`: there is only one form, or the region is
+/// not known. Source: contract, `Scope.region`.
 #[must_use]
 pub fn other_form(id: &str, region: &str) -> Option<String> {
     let (scheme, rest) = id.split_once("://")?;
@@ -49,22 +49,22 @@ pub fn other_form(id: &str, region: &str) -> Option<String> {
     }
 }
 
-/// Why a text is no provider ID.
+/// Why a text is not a valid provider ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no `://`.
+    /// `://` is missing.
     #[error("provider ID has no scheme: want <scheme>://<id>")]
     NoScheme,
-    /// The scheme is empty or holds something else than lower case letters, digits, `+`, `-` and `.`.
+    /// The scheme is empty or contains a character other than lower case letters, digits, `+`, `-` and `.`.
     #[error("provider ID has a bad scheme: want a lower case letter, then letters, digits, +, - or .")]
     BadScheme,
     /// Nothing follows the scheme.
     #[error("provider ID is empty after its scheme")]
     NoId,
-    /// There are blanks or control characters in it.
-    #[error("provider ID has blanks or control characters in it")]
+    /// It contains blanks or control characters.
+    #[error("provider ID contains blanks or control characters")]
     Unprintable,
-    /// It is longer than the contract allows.
+    /// It exceeds the contract's limit.
     #[error("provider ID is longer than {MAX_LEN} bytes")]
     TooLong,
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ids_of_known_clouds_are_read() {
+    fn the_ids_of_known_clouds_are_parsed() {
         let ids = [
             ("sim://north/i-17", "sim", "north/i-17"),
             ("aws:///eu-central-1a/i-0abc", "aws", "/eu-central-1a/i-0abc"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused_with_the_reason() {
+    fn an_invalid_id_is_refused_with_the_reason() {
         let long = format!("sim://{}", "x".repeat(MAX_LEN));
         let texts = [
             ("", Error::NoScheme),
@@ -164,7 +164,7 @@ mod tests {
         ] {
             assert_eq!(other_form(one, "RegionOne").as_deref(), other, "{one}");
             if let Some(other) = other {
-                assert_eq!(other_form(other, "RegionOne").as_deref(), Some(one), "there and back");
+                assert_eq!(other_form(other, "RegionOne").as_deref(), Some(one), "both directions");
             }
         }
         assert_eq!(other_form("openstack:///6b1f", ""), None, "the region is not known");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_id_is_read() {
+    fn the_longest_id_is_parsed() {
         let text = format!("sim://{}", "x".repeat(MAX_LEN - "sim://".len()));
         assert_eq!(text.parse::<ProviderId>().map(|id| id.as_str().len()), Ok(MAX_LEN));
     }

@@ -1,7 +1,7 @@
-//! The work queue: each key once, one worker at a time per key, turns of namespaces, delays, and backoff per key.
+//! The work queue: each key once, one worker at a time per key, fair queueing of namespaces, delays, and backoff per key.
 //!
-//! `kube::runtime::controller` has a queue too, but it forgets keys whose object is gone from the store, and things that exist
-//! only in the cloud have no object. All state is in `state`, which has no clock of its own.
+//! The queue of `kube::runtime::controller` does not fit: it forgets keys whose object is not in the store, and objects that exist only in
+//! the cloud have none there. All state is in `state`, which reads no clock.
 
 mod lane;
 mod metrics;
@@ -27,22 +27,22 @@ use self::{
 };
 use crate::{Again, metrics::Registry};
 
-/// What may be a key.
+/// Requirements for a key.
 pub trait Key: Ord + Clone + Display + Send + Sync + 'static {}
 
 impl<T: Ord + Clone + Display + Send + Sync + 'static> Key for T {}
 
-/// How long a key that fails waits: `first`, doubled with each failure, up to `longest`.
+/// The backoff of a failed key: `first`, doubled with each failure, up to `longest`.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Pause after the first failure.
     pub first: Duration,
-    /// Never more than this.
+    /// Longest pause.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// The pause after so many failures in a row, at least one.
+    /// The pause after this number of failures in a row, at least one.
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -50,37 +50,37 @@ impl Backoff {
     }
 }
 
-/// Where a key is, for people who ask.
+/// Where a key is, for the status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nothing is to be done about it.
+    /// Not queued.
     Nowhere,
     /// It waits for a worker.
     Waits {
-        /// Since then.
+        /// Since when it waits.
         since: Instant,
-        /// For a reason of its own, and not because all keys are to be looked at.
+        /// Whether it was added for itself, and not because all keys are to be reconciled.
         changed: bool,
     },
-    /// A worker is at it.
+    /// A worker reconciles it.
     Runs,
-    /// It is looked at again.
+    /// It is requeued.
     Later {
-        /// Then.
+        /// When it is due.
         due: Instant,
     },
 }
 
-/// How many keys are where.
+/// How many keys are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// They wait for a worker.
+    /// Keys that wait for a worker.
     pub waiting: usize,
-    /// A worker is at them.
+    /// Keys that a worker reconciles.
     pub running: usize,
-    /// They are looked at again at a time that is known.
+    /// Keys that are due at a known later time.
     pub later: usize,
-    /// For how long the one waits that has waited longest.
+    /// How long the oldest waiting key has waited.
     pub oldest: Duration,
 }
 
@@ -107,13 +107,14 @@ impl<K> Clone for Queue<K> {
 }
 
 impl<K: Key> Queue<K> {
-    /// An empty queue. `name` is the metric label `name`, such as `Nodes`. All keys are of one namespace.
+    /// An empty queue. `name` is the metric label `name`, such as `Nodes`. All keys are in the same namespace.
     #[must_use]
     pub fn new(name: &'static str, backoff: Backoff) -> Self {
         Self::by_namespace(name, backoff, |_key| "")
     }
 
-    /// An empty queue whose namespaces take turns: many keys of one hold up no key of another. `namespace` tells whose a key is.
+    /// An empty queue that serves its namespaces in turn, so that many keys of one do not delay the keys of another. `namespace` returns a
+    /// key's namespace.
     #[must_use]
     pub fn by_namespace(name: &'static str, backoff: Backoff, namespace: fn(&K) -> &str) -> Self {
         let inner = Inner {
@@ -134,48 +135,49 @@ impl<K: Key> Queue<K> {
         metrics::register(self, registry);
     }
 
-    /// Wants `key` to be worked on as soon as a worker is free. Already queued: nothing. Being worked on: once more after that.
+    /// Queues `key` for the next free worker. No effect if it is queued already. If a worker is busy with it, it is reconciled once more
+    /// afterwards.
     pub fn add(&self, key: K) {
         self.state().add(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// As [`Queue::add`], because all keys are to be looked at: those that are added for themselves come first.
+    /// Like [`Queue::add`], because all keys are to be reconciled: keys that are added for themselves come first.
     pub fn add_with_all(&self, key: K) {
         self.state().add_with_all(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// As [`Queue::add`], because something changed, but not before `delay` is over.
+    /// Like [`Queue::add`], because something changed, but not before `delay` is over.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.state().add_after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
-    /// Wants `key` to be worked on after `delay`, whatever changes, or sooner if it is queued for sooner already.
+    /// Queues `key` after `delay`, whether or not something changes, or earlier if it is already queued for an earlier time.
     pub fn after(&self, key: K, delay: Duration) {
         self.state().after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
-    /// Forgets that `key` failed before.
+    /// Resets the failures of `key`.
     pub fn forget(&self, key: &K) {
         self.state().forget(key);
     }
 
-    /// Keys that wait for a worker.
+    /// Number of keys that wait for a worker.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.state().depth()
     }
 
-    /// Nothing waits for a worker and none works; delayed keys may be there.
+    /// Whether no key waits for a worker and none is being reconciled; delayed keys do not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state().is_idle()
     }
 
-    /// For how long the slowest worker has been at its key. Health: a worker that is stuck.
+    /// How long the slowest worker has been busy with its key. Health check for stuck workers.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.state().longest_running(Instant::now())
@@ -187,13 +189,13 @@ impl<K: Key> Queue<K> {
         self.state().place(key)
     }
 
-    /// How many keys are where.
+    /// How many keys are in each state.
     #[must_use]
     pub fn load(&self) -> Load {
         self.state().load(Instant::now())
     }
 
-    /// The keys that wait for a worker for a reason of their own, and since when.
+    /// The keys that wait for a worker because they were added for themselves, and since when.
     #[must_use]
     pub fn changed(&self) -> Vec<(K, Instant)> {
         self.state().changed().map(|(key, since)| (key.clone(), since)).collect()
@@ -205,17 +207,17 @@ impl<K: Key> Queue<K> {
         self.inner.name
     }
 
-    /// For how long keys are due and no worker has taken one. Health: workers that do not start. `None` before [`Queue::run`], and
-    /// while nothing is due.
+    /// How long keys have been due without a worker taking one. Health check for workers that do not start. `None` before [`Queue::run`],
+    /// and while no key is due.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.state().stalled(Instant::now())
     }
 
-    /// Works on keys, at most `workers` at once, until `stop`; then finishes those under way.
+    /// Processes keys, at most `workers` at once, until `stop`; then finishes those in progress.
     ///
-    /// `work` gets the key and how often it failed in a row, and says when to look again. A panic in it is logged and counted, and is a
-    /// failure of that key alone.
+    /// `work` gets the key and its number of failures in a row, and returns when to requeue it. A panic in it is logged and counted, and
+    /// counts as a failure of that key alone.
     pub async fn run<F, W>(&self, workers: usize, stop: CancellationToken, work: F)
     where
         F: Fn(K, u32) -> W,
@@ -241,7 +243,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Waits for the next key. Safe to drop: a key is taken only when it is returned.
+    /// Waits for the next key. Cancel-safe: a key is taken only when it is returned.
     async fn next(&self) -> (Turn<K>, u32) {
         loop {
             let now = Instant::now();
@@ -269,7 +271,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// A trace begins with each turn.
+    /// Each reconcile begins a trace.
     fn trace(&self, taken: &Taken<K>, waited: Duration) -> Span {
         traces::child(traces::span!(
             "reconcile",
@@ -284,12 +286,12 @@ impl<K: Key> Queue<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        // The state is consistent at every point where a caller's comparison could panic.
+        // The state is consistent wherever a caller's comparison could panic.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A key that is being worked on. Dropped before its work has ended (a cut-off task) it counts as a failure.
+/// A key in progress. If it is dropped before its work has ended (a cancelled task), it counts as a failure.
 struct Turn<K: Key> {
     queue: Queue<K>,
     key: K,
@@ -337,7 +339,7 @@ impl<K: Key> Drop for Turn<K> {
     }
 }
 
-/// The word in traces.
+/// The outcome as shown in traces.
 const fn outcome(again: Again) -> &'static str {
     match again {
         Again::Done => "done",
@@ -347,13 +349,13 @@ const fn outcome(again: Again) -> &'static str {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// A worker that failed outside of its reconcile has freed its key already; the failure itself must not go unseen.
+/// A worker that panicked outside of its reconcile has already released its key; the panic itself must still be logged.
 fn report(queue: &'static str, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         error!(queue, %error, "Worker failed, its key is retried with backoff");

@@ -1,18 +1,14 @@
 //! A controller's process from `main` to a graceful stop.
 //!
-//! The API server and the adapter need not be there: nothing here connects, mirrors wait and say so. What ends a process early is
-//! a configuration that cannot work, an address that cannot be bound, a task that ended though nobody asked it to, or another process
-//! that has taken its only Lease.
+//! The API server and the adapter need not be available: nothing here connects, mirrors wait and report that. A process ends early only if
+//! its configuration cannot work, an address cannot be bound, a task ends by itself, or another process has taken its only Lease.
 
 mod apart;
-mod election;
 mod logging;
 mod metrics;
 mod pulse;
 mod scope;
-mod shards;
 mod tasks;
-mod term;
 
 use std::{
     fmt, future::Future, io::Write as _, path::PathBuf, pin::Pin, process::ExitCode, sync::Arc,
@@ -29,11 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use self::{election::Candidate, pulse::Pulse, scope::Keeper, tasks::Tasks};
-pub use self::{
-    shards::{Gains, Holdings, Shards, Share, Turn},
-    term::Term,
-};
+use self::{pulse::Pulse, scope::Keeper, tasks::Tasks};
 use crate::{
     Clock,
     adapter::Adapter,
@@ -42,61 +34,62 @@ use crate::{
     explain::{self, Explain, Identity},
     health::{self, Health},
     kube_api::{self, Requests},
+    leadership::{Candidate, Shards, Term, Turn, host},
     metrics::{AdapterMetrics, Registry, controller_registry},
     mirror::kubernetes::Listing,
 };
 
-/// What is under way gets this long after a stop …
+/// How long work in progress may take after a stop …
 const GRACE: Duration = Duration::from_secs(20);
-/// … and then first Events and pages, and then the Lease this long: in all, with a second for the last traces, less than Kubernetes'
-/// own 30 s between SIGTERM and SIGKILL.
+/// … and then how long first Events and pages, and then the Lease, may take: in all, with a second for the last traces, less than the 30 s
+/// between SIGTERM and SIGKILL in Kubernetes.
 const LAST_GRACE: Duration = Duration::from_secs(4);
 
-/// Under which names a controller is known.
+/// The names of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
     /// In logs and as metric label `controller`: `node-controller`.
     pub controller: &'static str,
-    /// In Events, kept from the classic cloud controller manager: `cloud-node-controller`.
+    /// In Events, as in the former cloud controller manager: `cloud-node-controller`.
     pub component: &'static str,
-    /// In the metric `running_managed_controllers`, kept from there, too: `cloud-node`.
+    /// In the metric `running_managed_controllers`, also as before: `cloud-node`.
     pub managed: &'static [&'static str],
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a running controller is given.
+/// The environment of a running controller.
 pub struct Process {
-    /// Under which names it is known.
+    /// The names of the controller.
     pub names: Names,
     /// The API server.
     pub kube: Client,
-    /// How mirrors of it begin.
+    /// How mirrors of the API server get their initial objects.
     pub listing: Listing,
     /// The cloud.
     pub adapter: Adapter,
-    /// Tells people.
+    /// Emits Events.
     pub recorder: Recorder,
     /// The time of day.
     pub clock: Clock,
-    /// Which part of the work it has. Its tasks start when it has some.
+    /// The shards of the work. The tasks start when this process holds one.
     pub shards: Shards,
-    /// Cancelled when the process shall stop: take no new work.
+    /// Cancelled when the process is to stop: take no new work.
     pub stop: CancellationToken,
-    /// What must hold for it to be ready.
+    /// The readiness and liveness checks.
     pub health: Health,
-    /// What is told of its objects.
+    /// What the status pages show about its objects.
     pub explain: Explain,
-    /// It looks and plans, and changes nothing: see [`Process::only_looking`].
+    /// Whether it changes nothing: see [`Process::only_looking`].
     pub dry_run: bool,
     /// Metrics under their full names; see [`Process::metrics`].
     pub registry: Registry,
-    /// What the controller consists of; nothing of it runs before the term begins.
+    /// The tasks of the controller, which start when the term begins.
     tasks: Vec<(&'static str, Task)>,
     candidate: Option<Candidate>,
     listener: Option<Listener>,
     secure: Option<(Listener, Arc<Tls>)>,
-    /// Of the status pages.
+    /// Which callers may read the status pages.
     readers: Readers,
     events: events::Writer,
 }
@@ -108,7 +101,7 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// A process over given clients, without HTTP pages. [`run`] makes a whole one.
+    /// A process over given clients, without HTTP pages. [`run`] creates a complete one.
     #[must_use]
     pub fn new(names: Names, kube: Client, adapter: Adapter, clock: Clock) -> Self {
         let mut registry = Registry::default();
@@ -142,19 +135,19 @@ impl Process {
         }
     }
 
-    /// The same process, which looks and plans, and changes nothing, neither in the cluster nor at the cloud.
+    /// The same process as a dry run: it plans, but changes nothing, neither in the cluster nor in the cloud.
     #[must_use]
     pub fn only_looking(self) -> Self {
         let (adapter, recorder) = (self.adapter.only_looking(), self.recorder.only_logging());
         Self { adapter, recorder, dry_run: true, ..self }
     }
 
-    /// Where metrics are registered that begin with `cloud_controller_` and carry the label `controller`.
+    /// The registry for metrics that begin with `cloud_controller_` and carry the label `controller`.
     pub fn metrics(&mut self) -> &mut Registry {
         controller_registry(&mut self.registry, self.names.controller)
     }
 
-    /// A task that may be dropped at any point, such as a mirror's: `stop` ends it.
+    /// Adds a task that may be dropped at any point, such as a mirror's: `stop` ends it.
     pub fn background(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.task(name, async move {
@@ -162,8 +155,8 @@ impl Process {
         });
     }
 
-    /// A task that heeds `stop` itself and finishes what it is at, such as a queue's. Should it end before, the process
-    /// ends with an error.
+    /// Adds a task that reacts to `stop` itself and finishes its work in progress, such as a queue's. If it ends earlier, the process ends
+    /// with an error.
     pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let pulse = Pulse::default();
         let watched = pulse.clone();
@@ -171,11 +164,11 @@ impl Process {
         self.tasks.push((name, Box::pin(pulse.of(task))));
     }
 
-    /// Serves the pages, writes Events, starts the tasks when the term begins, and waits: for `stop`, and then until the tasks have
-    /// finished what they were at.
+    /// Serves the pages, writes Events, starts the tasks when the term begins, and waits for `stop`, and then for the tasks to finish their
+    /// work in progress.
     ///
     /// # Errors
-    /// A task ended before anybody asked it to, or another process leads: then nothing more is written, and nothing waited for.
+    /// A task ended by itself, or another process leads. In the second case nothing more is written or waited for.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         metrics::register(&mut self);
         self.keep_scope();
@@ -189,7 +182,7 @@ impl Process {
         });
         let (shards, stop, health) = (self.shards, self.stop, self.health);
         shards.ends_by(&stop);
-        // Pages and Events outlive the work, so that its end can be seen and told.
+        // Pages and Events outlive the work, so that its end can be observed and reported.
         let (last, release) = (CancellationToken::new(), CancellationToken::new());
         let (mut background, mut election) = (Tasks::default(), Tasks::default());
         background.spawn("events", self.events.run(last.clone()));
@@ -212,7 +205,7 @@ impl Process {
             let serve = || pages::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", apart::run("pages over TLS", serve));
         }
-        // What is alone at work gives its Lease back last of all: not all that it does is in a turn.
+        // With a single shard, the Lease is released last, because some of the work is done outside of turns.
         let mut alone = None;
         let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {
@@ -223,13 +216,13 @@ impl Process {
         last.cancel();
         background.until(&last, LAST_GRACE).await?;
         drop(alone);
-        // Only now: whoever follows must find nothing of ours under way.
+        // Only now: the next leader must not find work of this process in progress.
         release.cancel();
         election.until(&release, LAST_GRACE).await?;
         ended
     }
 
-    /// Nothing is changed in the cloud before it is known to be the part that this controller has worked in so far.
+    /// Changes nothing in the cloud until it is known to be the part in which this controller has worked so far.
     fn keep_scope(&mut self) {
         let guard = self.adapter.scope().clone();
         let keeper = Keeper::new(&self.shards, &self.kube, &self.recorder, &guard);
@@ -240,7 +233,7 @@ impl Process {
     }
 }
 
-/// Runs the tasks from when this process has work until they have ended.
+/// Runs the tasks from the moment when this process holds a shard until they have ended.
 async fn work(
     shards: &Shards,
     stop: &CancellationToken,
@@ -262,7 +255,7 @@ async fn work(
 
 /// Runs a controller as a process: crypto provider, log, clients, signals, the controller itself, exit code.
 ///
-/// The exit code is 0 after a stop that was asked for, 1 after an error, which is logged.
+/// The exit code is 0 after a requested stop, 1 after an error, which is logged.
 pub fn run<F, R>(names: Names, config: &CommonConfig, controller: F) -> ExitCode
 where
     F: FnOnce(Process) -> R,
@@ -272,7 +265,7 @@ where
     let code = match serve(names, config, controller) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!(controller = names.controller, error = format!("{error:#}"), "Ends with an error");
+            error!(controller = names.controller, error = format!("{error:#}"), "Ending with an error");
             ExitCode::FAILURE
         }
     };
@@ -286,8 +279,10 @@ where
     R: Future<Output = anyhow::Result<()>>,
 {
     choose_crypto()?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("tokio runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the tokio runtime")?;
     runtime.block_on(async {
         let process = process(names, config).await?;
         let stop = process.stop.clone();
@@ -297,9 +292,7 @@ where
         let version = env!("CARGO_PKG_VERSION");
         info!(controller = names.controller, version, cluster_id, %endpoint, "Starts");
         if config.dry_run {
-            warn!(
-                "Runs with --dry-run: looks and plans, and changes nothing; what would be done is at /plan"
-            );
+            warn!("Running with --dry-run: changes nothing; the plans are at /plan");
         }
         tokio::select! {
             ended = Box::pin(controller(process)) => ended?,
@@ -310,8 +303,7 @@ where
     })
 }
 
-/// Runs a command that talks to the API server and ends by itself. The exit code is 0, or 1 after an error, which is written to
-/// standard error.
+/// Runs a command that talks to the API server and then ends. The exit code is 0, or 1 after an error, which is written to standard error.
 pub fn run_once<F, R>(kubeconfig: &[PathBuf], command: F) -> ExitCode
 where
     F: FnOnce(Client) -> R,
@@ -320,23 +312,23 @@ where
     let run = || -> anyhow::Result<()> {
         choose_crypto()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.context("tokio runtime")?.block_on(async {
+        runtime.context("cannot start the tokio runtime")?.block_on(async {
             let config = kube_api::config(kubeconfig).await;
-            let config = config.context("configuration of the API server's client")?;
+            let config = config.context("cannot configure the client for the API server")?;
             command(kube_api::plain_client(config)?).await
         })
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If nobody listens, the exit code says it.
+            // If standard error is closed, the exit code still reports the error.
             let _unheard = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// First of all: rustls panics at its first use if it cannot tell which provider to take.
+/// Must be called first: rustls panics at its first use if it cannot tell which provider to use.
 fn choose_crypto() -> anyhow::Result<()> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     if provider.install_default().is_err() {
@@ -348,12 +340,12 @@ fn choose_crypto() -> anyhow::Result<()> {
 async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process> {
     let clock = Clock::system();
     let kubeconfig = kube_api::config(&config.kubeconfig).await;
-    let kubeconfig = kubeconfig.context("configuration of the API server's client")?;
+    let kubeconfig = kubeconfig.context("cannot configure the client for the API server")?;
     let candidate = match &config.election {
         None => None,
         Some(election) => {
             let client = kube_api::plain_client(kubeconfig.clone())?;
-            Some(Candidate::new(names, election, client, &clock)?)
+            Some(Candidate::new(names.controller, election, client, &clock)?)
         }
     };
     let terms = match &candidate {
@@ -392,17 +384,10 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output 
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };
-        info!(signal = name, "Stops: finishes what is under way");
+        info!(signal = name, "Stopping: finishing work in progress");
         stop.cancel();
         std::future::pending().await
     })
-}
-
-/// The machine that this process thinks it has: in a pod, its name.
-fn host() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim();
-    if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
 }
 
 #[cfg(test)]

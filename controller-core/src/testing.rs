@@ -1,7 +1,7 @@
-//! For tests of the controllers: builders that read as sentences, and stateful fakes of both sides.
+//! For tests of the controllers: builders, and stateful fakes of both sides.
 //!
-//! The fakes keep objects, count calls and take a next error; no test asserts an order of calls. Both live in memory, without
-//! sockets, so that they work on paused time: a runtime that waits for a socket would jump to the next timer.
+//! The fakes store objects, count calls and can return an error for the next call; no test asserts an order of calls. Both live in memory,
+//! without sockets, because on paused time a runtime that waits for a socket would jump to the next timer.
 
 mod cloud;
 mod instance;
@@ -27,10 +27,10 @@ use crate::{
     start::{Names, Process},
 };
 
-/// The wall clock of tests: when they begin.
+/// The wall clock at the begin of a test.
 pub const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// The cluster that tests speak for.
+/// The cluster that tests use.
 #[must_use]
 pub fn cluster() -> Cluster {
     Cluster { id: "cluster-uid".to_owned(), name: "test".to_owned() }
@@ -42,7 +42,7 @@ pub fn process(names: Names, kube: &FakeKube, cloud: &FakeCloud) -> Process {
     Process::new(names, kube.client(), cloud.adapter(), cloud.clock())
 }
 
-/// A process over both fakes that has some of several shards.
+/// A process over both fakes that holds some of several shards.
 #[must_use]
 pub fn process_of_shards(names: Names, kube: &FakeKube, cloud: &FakeCloud, seats: &Seats) -> Process {
     let shards = seats.shards();

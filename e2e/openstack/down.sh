@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops what up.sh started, and nothing else.
+# Stops the processes that up.sh started, and no others.
 #   down.sh           keeps the data
 #   down.sh --wipe    removes the data and the settings; the programs stay
 set -u
@@ -10,12 +10,12 @@ case "$#:${1:-}" in
   0: | 1:--wipe) ;;
   *) help_of "$0" >&2; exit 2 ;;
 esac
-trap 'say "interrupted: down stops what is left"; exit 130' INT TERM
+trap 'say "interrupted: run down again to stop the remaining processes"; exit 130' INT TERM
 check_home
 [ -d "$RUN" ] || { say "nothing runs from $OSTACK_HOME"; exit 0; }
 take_lock
 
-stop() { # "name ..." lines: TERM to all, up to 15 s for each, then KILL to what is left of its group
+stop() { # "name ..." lines: sends TERM to all, waits up to 15 s for each, then sends KILL to the rest of its group
   local service name pid _
   local -A was=()
   for service in "$@"; do
@@ -35,7 +35,7 @@ stop() { # "name ..." lines: TERM to all, up to 15 s for each, then KILL to what
 }
 stop "${SERVICES[@]}"
 stop "${FOUNDATION[@]:0:2}"
-stop "${FOUNDATION[@]:2}" # RabbitMQ speaks to it until its end
+stop "${FOUNDATION[@]:2}" # RabbitMQ uses epmd until it ends
 if [ "${1:-}" = --wipe ]; then
   rm -rf "${OSTACK_HOME:?}"/{mysql,rabbit,keystone,glance,nova,nova-b,octavia,lock,conf,run,log} \
     "$OSTACK_HOME"/{clouds.yaml,amphora.env} "$OSTACK_HOME"/.done-*

@@ -1,19 +1,19 @@
 # shellcheck shell=bash disable=SC2034
-# Settings of the local OpenStack, sourced by every script here. Set any of the first ones in the environment to override it.
+# Settings of the local OpenStack, sourced by every script here. The first ones can be overridden by environment variables.
 : "${OSTACK_HOME:=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/cloud-controllers/openstack}" # programs, data, logs, pid files
 : "${OSTACK_VENV:=$OSTACK_HOME/venv}" # the Python programs; two clouds may share one
-: "${PYTHON:=python3.11}"             # makes it
-: "${OSTACK_PORT_BASE:=15000}"        # every port moves with it
-: "${OSTACK_TOKEN_TTL:=3600}"         # seconds that a token is good for; below 300 the services stall each other
-PASSWORD=stack                        # of every account, all of which are reached from this machine alone
+: "${PYTHON:=python3.11}"             # creates it
+: "${OSTACK_PORT_BASE:=15000}"        # base of all ports
+: "${OSTACK_TOKEN_TTL:=3600}"         # lifetime of a token in seconds; below 300 the services block each other
+PASSWORD=stack                        # of all accounts, which are reachable only from this host
 REGION=RegionOne
 
-# All ports. Below 32768, where outgoing connections take theirs.
+# All ports. They are below 32768, where ephemeral ports begin.
 P_KEYSTONE=$((OSTACK_PORT_BASE + 0))
 P_GLANCE=$((OSTACK_PORT_BASE + 292))
 P_DB=$((OSTACK_PORT_BASE + 306))
 P_EPMD=$((OSTACK_PORT_BASE + 369))
-P_HEALTH=$((OSTACK_PORT_BASE + 555)) # named in octavia.conf, nothing listens
+P_HEALTH=$((OSTACK_PORT_BASE + 555)) # set in octavia.conf; no process listens on it
 P_RABBIT=$((OSTACK_PORT_BASE + 672))
 P_RABBIT_DIST=$((OSTACK_PORT_BASE + 673))
 P_NEUTRON=$((OSTACK_PORT_BASE + 696))
@@ -21,7 +21,7 @@ P_NOVA=$((OSTACK_PORT_BASE + 774))
 P_PLACEMENT=$((OSTACK_PORT_BASE + 778))
 P_OCTAVIA=$((OSTACK_PORT_BASE + 876))
 
-# What runs: name, how one sees that it answers, port. In the order in which it is stopped.
+# The processes: name, type of check, port. In the order in which they are stopped.
 SERVICES=(
   "octavia-worker  alive 0"
   "octavia         http  $P_OCTAVIA"

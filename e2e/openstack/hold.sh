@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes the cloud misbehave in ways that no proxy can.
 #   hold.sh pause octavia-worker    load balancers stay PENDING_* from now on
-#   hold.sh resume octavia-worker   and go on
+#   hold.sh resume octavia-worker   and change again
 #   hold.sh lb ID STATUS            writes a load balancer's provisioning status: ACTIVE, ERROR, DELETED, PENDING_...
-#   hold.sh copies SERVER COUNT     as many more servers like this one, with a port each: the first 8 digits of their IDs count from 1
+#   hold.sh copies SERVER COUNT     adds this number of copies of a server, with a port each; the first 8 digits of their IDs count from 1
 #   hold.sh drop < IDS              removes such copies
 set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,7 +13,7 @@ check_home
 
 send() { # signal name
   local pid
-  pid=$(pid_of "$2") || die "$2 is not running: status.sh tells what is"
+  pid=$(pid_of "$2") || die "$2 is not running: status.sh lists the running ones"
   kill "-$1" -- "-$pid" # the whole group: workers are children
 }
 write_status() { # id status
@@ -23,18 +23,18 @@ write_status() { # id status
   found=$(sql -N octavia -e \
     "UPDATE load_balancer SET provisioning_status='$2' WHERE id='$1'; SELECT COUNT(*) FROM load_balancer WHERE id='$1'") ||
     die "the database does not answer: is the cloud up?"
-  [ "$found" = 1 ] || die "there is no load balancer $1"
+  [ "$found" = 1 ] || die "load balancer $1 does not exist"
 }
 
-# Real rows of a server that runs nowhere: its API reads them as any others, and 10,000 take seconds and not hours.
-# All columns of a table but these, each as the template `t` has it.
+# Adds database rows of servers that run nowhere: the API reads them like all others, and 10,000 take seconds instead of hours.
+# All columns of a table except these, with the values of the template `t`.
 columns() { # database.table name...
   local table=$1
   shift
   sql -N information_schema -e "SELECT GROUP_CONCAT(CONCAT('t.\`', column_name, '\`')) FROM columns
     WHERE CONCAT(table_schema, '.', table_name) = '$table' AND column_name NOT IN ($(printf "'%s'," "$@") 'id')"
 }
-# Prints a statement that inserts a row for each of 1 to count, which it calls s.seq.
+# Prints a statement that inserts one row for each s.seq from 1 to count.
 copy() { # count database.table condition column=expression...
   local count=$1 table=$2 condition=$3 names='' values='' pair same
   shift 3
@@ -50,7 +50,7 @@ copies() { # server count
   local bytes="LOWER(LPAD(HEX(s.seq), 6, '0'))"
   {
     echo 'START TRANSACTION;'
-    # On a host that nobody is: so no nova-compute looks after them.
+    # On a host that does not exist, so that no nova-compute manages them.
     copy "$count" nova.instances "t.uuid = '$server'" "uuid=CONCAT($nth, $of)" "host='nowhere'" "node='nowhere'" \
       "display_name=CONCAT(t.display_name, '-', s.seq)" "hostname=CONCAT(t.hostname, '-', s.seq)"
     for table in nova.instance_extra nova.instance_info_caches nova.instance_system_metadata nova_api.instance_mappings; do
@@ -66,13 +66,13 @@ copies() { # server count
       "t.port_id = (SELECT id FROM neutron.ports WHERE device_id = '$server') AND t.ip_address LIKE '%.%'" \
       "port_id=CONCAT($nth, SUBSTR(t.port_id, 9))" "ip_address=CONCAT('10.128.', s.seq DIV 256, '.', s.seq % 256)"
     echo 'COMMIT;'
-  } | sql nova || die "no copies: is the cloud up, and does the server have one port?"
+  } | sql nova || die "cannot copy the server: is the cloud up, and does the server have one port?"
 }
 drop() { # server IDs from standard input, a line each
   local ids
   ids=$(sed -E "/^[0-9a-f-]{36}$/!d; s/.*/'&'/" | paste -sd,)
   [ -n "$ids" ] || die 'no server ID on standard input'
-  sql nova <<SQL || die 'they are not removed: is the cloud up?'
+  sql nova <<SQL || die 'cannot remove the copies: is the cloud up?'
 START TRANSACTION;
 DELETE FROM neutron.standardattributes WHERE id IN (SELECT standard_attr_id FROM neutron.ports WHERE device_id IN ($ids));
 DELETE FROM instance_extra WHERE instance_uuid IN ($ids);

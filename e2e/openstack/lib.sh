@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What all scripts here share: words for people, and which processes are ours. Source env.sh first.
+# Functions that all scripts here share: messages, and PID files. Source env.sh first.
 T_START=$SECONDS
 say() { printf '[%4ss] %s\n' "$((SECONDS - T_START))" "$*" >&2; }
 die() {
@@ -9,36 +9,36 @@ die() {
 # The head of a script is its help: every line of it after the first.
 help_of() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$1"; }
 
-tail_of() { # log: its end, if there is one
+tail_of() { # log: prints its end, if it exists
   [ -s "$1" ] || return 0
   { echo "--- end of $1"; tail -n 15 "$1"; echo '---'; } >&2
 }
 
 check_home() {
   [[ $OSTACK_HOME =~ ^/[A-Za-z0-9_./-]+$ && ${#OSTACK_HOME} -le 80 ]] ||
-    die "OSTACK_HOME is $OSTACK_HOME: sockets are made below it, so name a folder by an absolute path of at most 80 of A-Z a-z 0-9 _ . / -"
+    die "invalid OSTACK_HOME $OSTACK_HOME: it contains sockets, so it must be an absolute path of at most 80 characters A-Z a-z 0-9 _ . / -"
 }
 
-# Of two scripts that change the cloud the second one waits: what Ctrl-C ended takes a moment to be gone, too.
+# If two scripts change the cloud, the second one waits. A script that Ctrl-C ended needs a moment to exit, too.
 take_lock() {
   mkdir -p "$RUN"
   exec 9>"$RUN/lock"
   flock -n 9 && return
-  say "waiting for another script that is at work in $OSTACK_HOME"
-  flock -w 60 9 || die "it does not end: look for it with \`fuser $RUN/lock\`"
+  say "waiting for another script that uses $OSTACK_HOME"
+  flock -w 60 9 || die "it does not end: find it with \`fuser $RUN/lock\`"
 }
 
-# A pid file holds "PID START". START is the process's start time in clock ticks: a number that the kernel has given to another
-# program since is not signalled.
+# A PID file contains "PID START". START is the process's start time in clock ticks, so that a process that got the same PID
+# later is not signalled.
 start_time() { # pid
   local stat
   { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
-  # What follows "(name) ".
+  # The fields after "(name) ".
   local -a fields
   read -ra fields <<<"${stat##*) }"
   [ "${fields[0]}" != Z ] && echo "${fields[19]}"
 }
-pid_of() { # name: prints the pid if that very process still runs
+pid_of() { # name: prints the PID if exactly that process still runs
   local pid='' born=''
   [ -s "$RUN/$1.pid" ] && read -r pid born <"$RUN/$1.pid"
   [ -n "$pid" ] && [ "$(start_time "$pid")" = "$born" ] && echo "$pid"

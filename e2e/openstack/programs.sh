@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by up.sh: gets MariaDB, RabbitMQ and the Python programs where they are missing, and puts them on PATH.
+# Sourced by up.sh: installs MariaDB, RabbitMQ and the Python programs if they are missing, and adds them to PATH.
 
 has() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
-makes_venv() { # python: can it make a virtual environment and build uWSGI?
+makes_venv() { # python: checks that it can create a virtual environment and build uWSGI
   "$1" -c 'import ensurepip, os, sys, sysconfig, venv
 assert sys.version_info >= (3, 11)
 assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))' 2>/dev/null
@@ -20,7 +20,7 @@ missing_packages() {
 }
 
 apt() { DEBIAN_FRONTEND=noninteractive apt-get "$@" >>"$LOG/apt.log" 2>&1 9>&-; }
-# In a subshell of its own, so that the policy goes however it ends.
+# In a subshell, so that the policy is removed in any case.
 apt_install() ( # packages
   set +e
   trap - ERR
@@ -39,8 +39,8 @@ get_packages() {
   local need
   mapfile -t need < <(missing_packages)
   [ ${#need[@]} -gt 0 ] || return 0
-  has apt-get || die "please install ${need[*]}: there is no apt-get here"
-  [ "$(id -u)" = 0 ] || die "once, as root: apt-get update && apt-get install --no-install-recommends ${need[*]}"
+  has apt-get || die "install ${need[*]}: this system has no apt-get"
+  [ "$(id -u)" = 0 ] || die "run once, as root: apt-get update && apt-get install --no-install-recommends ${need[*]}"
   say "installing ${need[*]}"
   apt_install "${need[@]}" || { tail_of "$LOG/apt.log"; die "apt-get could not install ${need[*]}"; }
 }
@@ -48,11 +48,11 @@ get_packages() {
 get_venv() {
   has_venv && return
   makes_venv "$PYTHON" || PYTHON=/usr/bin/python3.11
-  makes_venv "$PYTHON" || die "Python 3.11 or newer with venv and its headers is needed: name it in PYTHON"
+  makes_venv "$PYTHON" || die "Python 3.11 or newer with venv and headers is required: set PYTHON to it"
   say "installing $(wc -l <"$HERE/requirements.txt") Python packages, which takes a minute or two"
   "$PYTHON" -m venv "$OSTACK_VENV"
   "$OSTACK_VENV/bin/pip" install -q --disable-pip-version-check -r "$HERE/requirements.txt" >"$LOG/pip.log" 2>&1 9>&- ||
-    { tail_of "$LOG/pip.log"; die "pip failed; it needs PyPI, or a mirror named by PIP_INDEX_URL"; }
+    { tail_of "$LOG/pip.log"; die "pip failed; it needs PyPI, or a mirror set in PIP_INDEX_URL"; }
   pins >"$OSTACK_VENV/.ready"
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command that finds the local OpenStack by OS_CLIENT_CONFIG_FILE. If nothing of that runs, it is started, and stopped in the end.
+# Runs a command that uses the local OpenStack through OS_CLIENT_CONFIG_FILE. If OpenStack does not run, starts it, and stops it at the end.
 #   run.sh COMMAND [ARGUMENT]...
 set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,15 +13,15 @@ trap 'exit 130' INT TERM
 settings=$("$HERE/up.sh") || exit
 eval "$settings"
 
-# In a process group of its own, which hears of signals by us alone, once each, and cleans up.
+# In a process group of its own, so that it gets each signal once, from this script, and can clean up.
 set -m
 "$@" &
 command=$!
 for signal in INT TERM HUP; do
-  # shellcheck disable=SC2064 # the values of now
+  # shellcheck disable=SC2064 # expand the variables now
   trap "kill -$signal -- -$command" "$signal"
 done
-# A signal ends the waiting, and not the command.
+# A signal ends the wait, but not the command.
 while :; do
   wait "$command"
   status=$?

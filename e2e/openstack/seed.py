@@ -1,6 +1,6 @@
 """Fills the local cloud: `seed.py identity ...` before the other services start, `seed.py cloud HOME` after.
 
-What is there already is kept.
+Existing objects are kept.
 """
 
 import sys
@@ -17,7 +17,7 @@ TENANTS = ("demo", "demo2", "secured", "replicas")
 
 
 def identity(password: str, keystone: str, nova: str, placement: str, glance: str, neutron: str, octavia: str) -> None:
-    """Accounts, and the catalogue of services. The arguments after the password are ports."""
+    """Creates accounts, and the catalogue of services. The arguments after the password are ports."""
     c = openstack.connect(cloud="admin").identity
 
     def project(name):
@@ -51,7 +51,7 @@ def identity(password: str, keystone: str, nova: str, placement: str, glance: st
 
 
 def cloud(home: str) -> None:
-    """Images, flavors, zones, networks and quotas; and what Octavia makes amphorae from, for its configuration."""
+    """Creates images, flavors, zones, networks and quotas, and the objects for amphorae, whose IDs go into the configuration of Octavia."""
     a = openstack.connect(cloud="admin")
     service, *tenants = (a.identity.find_project(name) for name in ("service", *TENANTS))
     images(a)
@@ -72,7 +72,7 @@ def cloud(home: str) -> None:
         a.set_compute_quotas(project.id, instances=20_000, cores=80_000, ram=80_000_000)
         a.network.update_quota(project.id, ports=20_000, security_groups=1000, security_group_rules=10000,
                                routers=50, floating_ips=200, networks=500, subnets=500)
-        # Which the client does not know yet.
+        # openstacksdk does not know this quota yet.
         raise_from_response(a.network.put(f"/quotas/{project.id}", json={"quota": {"router_route": 2000}}))
     Path(home, "amphora.env").write_text(
         f"AMP_FLAVOR={amphora.id}\nAMP_NET={management.network_id}\nAMP_SG={group.id}\n")
@@ -86,7 +86,7 @@ def images(a: Connection) -> None:
 
 
 def flavors(a: Connection):
-    """Answers the one of amphorae."""
+    """Creates the flavors. Returns the one of amphorae."""
     for name, cpus, ram in (("m1.small", 1, 1024), ("m1.large", 4, 8192)):
         if not a.compute.find_flavor(name):
             a.compute.create_flavor(name=name, vcpus=cpus, ram=ram, disk=1)
@@ -95,7 +95,7 @@ def flavors(a: Connection):
 
 
 def networks(a: Connection, project, public) -> None:
-    """A network of two families for a project, behind a router with a gateway."""
+    """Creates a dual-stack network for a project, behind a router with a gateway."""
     four = network(a, f"{project.name}-net", "10.20.0.0/16", project_id=project.id)
     six = a.network.find_subnet(f"{project.name}-net-v6") or a.network.create_subnet(
         name=f"{project.name}-net-v6", network_id=four.network_id, ip_version=6, cidr="fd20::/64", gateway_ip="fd20::1",
@@ -110,7 +110,7 @@ def networks(a: Connection, project, public) -> None:
 
 
 def network(a: Connection, name: str, cidr: str, dhcp: bool = True, **settings):
-    """Answers its IPv4 subnet."""
+    """Creates a network with an IPv4 subnet. Returns the subnet."""
     owner = {key: settings[key] for key in settings if key == "project_id"}
     net = a.network.find_network(name) or a.network.create_network(name=name, **settings)
     return a.network.find_subnet(f"{name}-v4") or a.network.create_subnet(

@@ -1,19 +1,19 @@
 # shellcheck shell=bash
-# Sourced by up.sh: starts processes, waits for them, and does what is done once.
+# Sourced by up.sh: starts processes, waits for them, and runs steps that are needed once.
 
 start() { # name port-or-0 command...: in a process group of its own, recorded for down.sh
   local name=$1 port=$2
   shift 2
   alive "$name" && return 0
   if [ "$port" != 0 ] && open_port "$port"; then
-    die "port $port ($name) is taken by another program: stop it, or move all ports with OSTACK_PORT_BASE"
+    die "port $port ($name) is used by another program: stop it, or change all ports with OSTACK_PORT_BASE"
   fi
   say "starting $name"
   setsid "$@" >>"$LOG/$name.out" 2>&1 </dev/null 9>&- &
   echo "$! $(start_time $!)" >"$RUN/$name.pid"
 }
 
-wait_for() { # what service command...: asks the command again for up to 90 s
+wait_for() { # what service command...: repeats the command for up to 90 s
   local what=$1 name=$2 fault="no sign of $1 after 90 s" _
   shift 2
   for _ in $(seq 1 450); do
@@ -55,7 +55,7 @@ configure() { # service [NAME=value ...]
   cat "$RUN/authtoken" >>"$CONF/$service/$file"
 }
 
-once() { # stamp command...: does it unless it has been done here
+once() { # stamp command...: runs it unless it has already succeeded here
   local stamp=$1
   shift
   [ -e "$OSTACK_HOME/.done-$stamp" ] && return 0

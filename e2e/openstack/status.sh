@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows what runs: name, port, pid, and whether it answers. Ends with 0 if all do, with 1 if some do not, with 3 if nothing runs.
+# Shows the processes: name, port, PID, and whether each answers. Exits with 0 if all answer, 1 if some do not, 3 if none runs.
 set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/env.sh"
@@ -11,7 +11,7 @@ state() { # name how port
   alive "$1" || { echo 'not running'; return; }
   paused "$1" && { echo paused; return; }
   case "$2" in
-    alive) echo running ;; # it takes its orders from RabbitMQ alone
+    alive) echo running ;; # it has no port; it gets its requests from RabbitMQ
     tcp) open_port "$3" && echo yes || echo no ;;
     http) http_answers "$3" 10 && echo yes || echo no ;;
   esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs adapter-conformance on adapter-openstack, with the local OpenStack behind it. If nothing of that runs, it is started, and
-# stopped in the end.
-#   test.sh PROGRAMS FOLDER [FLAG]...    where both programs are, where files go, flags of adapter-conformance
+# Runs adapter-conformance on adapter-openstack with the local OpenStack. If OpenStack does not run, starts it, and stops it at
+# the end.
+#   test.sh PROGRAMS FOLDER [FLAG]...    folder of both programs, folder for files, flags of adapter-conformance
 set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/env.sh"

@@ -2,15 +2,15 @@
 # Starts a real OpenStack control plane on 127.0.0.1: MariaDB, RabbitMQ, Keystone, Placement, Glance, Neutron (ML2 and L3, no
 # agents), Nova (two fake hypervisors) and Octavia (provider amphora, whose amphorae do nothing).
 #
-# Safe to run again: what is installed, made or running is kept, what is missing is started. Progress goes to standard error,
-# `export NAME=value` lines for a shell go to standard output. down.sh stops it; env.sh has the settings, which are variables.
+# Safe to run again: everything that exists or runs is kept, and only missing parts are started. Progress goes to standard error,
+# `export NAME=value` lines for a shell go to standard output. down.sh stops it; env.sh has the settings.
 set -Eeuo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/env.sh"
 . "$HERE/lib.sh"
 [ $# = 0 ] || { help_of "$0" >&2; exit 2; }
 trap 'die "line $LINENO: $BASH_COMMAND (logs: $LOG)"' ERR
-trap 'say "interrupted: up goes on from here, down stops everything"; exit 130' INT TERM
+trap 'say "interrupted: up continues from here, down stops everything"; exit 130' INT TERM
 
 check_home
 take_lock
@@ -18,7 +18,7 @@ mkdir -p "$LOG" "$CONF" "$OSTACK_HOME"/{lock,keystone,glance/images,glance/stagi
 cd "$OSTACK_HOME"
 made_with="ports from $OSTACK_PORT_BASE"
 if [ -e .done-settings ] && [ "$(<.done-settings)" != "$made_with" ]; then
-  die "$OSTACK_HOME was made with $(<.done-settings): set OSTACK_PORT_BASE to that, or run down --wipe"
+  die "$OSTACK_HOME was created with $(<.done-settings): set OSTACK_PORT_BASE to that, or run down --wipe"
 fi
 echo "$made_with" >.done-settings
 
@@ -59,7 +59,7 @@ cp "$OSTACK_VENV/etc/nova/api-paste.ini" "$CONF/nova/"
 auth_url=http://127.0.0.1:$P_KEYSTONE/v3
 keystone_manage() { keystone-manage --config-file "$CONF/keystone/keystone.conf" "$@"; }
 nova_manage() { nova-manage --config-file "$CONF/nova/nova.conf" "$@"; }
-# A schema that was not finished begins anew: MariaDB cannot take back half a change.
+# An incomplete schema is created again from scratch: MariaDB cannot roll back half of a change.
 empty() { # database...
   local name
   for name in "$@"; do sql -e "DROP DATABASE IF EXISTS $name; CREATE DATABASE $name CHARACTER SET utf8mb3;" || return; done
@@ -91,8 +91,8 @@ done
 for job in "${jobs[@]}"; do wait "$job" || die "a database could not be set up, see above"; done
 wait_for "RabbitMQ on port $P_RABBIT" rabbit open_port "$P_RABBIT"
 
-# 3. Services. All of them ask Keystone at once. nova-compute asks for the conductor and, where there is none yet, sits out a
-# time-out of ten seconds.
+# 3. Services. All of them need Keystone at once. nova-compute needs the conductor; if it is started earlier, it waits for a
+# timeout of ten seconds.
 fresh=0
 for service in nova-conductor nova-compute nova-compute-b; do alive $service || fresh=1; done
 conductor_new=1 conductor_mark=$(stat -c %s "$LOG/nova-conductor.log" 2>/dev/null || echo 0)
@@ -117,7 +117,7 @@ cloud() { # name user project
       project_domain_name: Default
 YAML
 }
-# What is there is kept, so another version of it may be sown on top.
+# Existing objects are kept, so a newer version of seed.py can run on older data.
 seeds=$(sha256sum <"$HERE/seed.py" | cut -c1-8)
 {
   echo clouds:
@@ -145,7 +145,7 @@ start neutron-rpc 0 neutron-rpc-server --config-file "$CONF/neutron/neutron.conf
 OS_GLANCE_CONFIG_DIR="$CONF/glance" wsgi glance "$P_GLANCE" glance.wsgi.api:application
 OS_NOVA_CONFIG_DIR="$CONF/nova" wsgi nova-api "$P_NOVA" nova.wsgi.osapi_compute:application
 
-# 4. Contents. One row of an agent for each host lets Neutron bind ports there without any agent.
+# 4. Content. One database row per host, as an agent writes it, lets Neutron bind ports there without an agent.
 agents() {
   local host
   for host in fake-a fake-b; do
@@ -157,7 +157,7 @@ agents() {
   done
 }
 once agents agents
-# A nova-compute that was started is of use only once it has reported: before that, "No valid host was found".
+# Nova uses a new nova-compute only after its first report; until then it answers "No valid host was found".
 two() { [ "$(sql -N "$1" -e "SELECT COUNT(*) FROM $2")" -ge 2 ]; }
 if [ "$fresh" = 1 ]; then
   wait_for "two services nova-compute" nova-compute two nova \
@@ -169,7 +169,7 @@ once hosts nova_manage cell_v2 discover_hosts
 two nova_api host_mappings || die "Nova did not map its two hypervisors, see $LOG/setup-hosts.log"
 once "cloud-$seeds" python "$HERE/seed.py" cloud "$OSTACK_HOME"
 
-# 5. Load balancing. The certificate is asked for, and never used.
+# 5. Load balancing. Octavia requires the certificate, but does not use it.
 certificate() {
   (umask 077; openssl req -x509 -newkey rsa:2048 -days 3650 -subj /CN=octavia-local \
     -passout "pass:$PASSWORD" -keyout "$OSTACK_HOME/octavia/ca.key" -out "$OSTACK_HOME/octavia/ca.pem")

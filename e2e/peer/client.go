@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// callTimeout is for one attempt.
+	// callTimeout is the deadline of one attempt.
 	callTimeout = 30 * time.Second
-	// maxAttempts, firstPause and longestPause are those of the AWS SDK for Go; README.md compares.
+	// maxAttempts, firstPause and longestPause are those of the AWS SDK for Go; README.md compares them with others.
 	maxAttempts  = 3
 	firstPause   = time.Second
 	longestPause = 20 * time.Second
-	// pageSize is the largest that the cloud gives.
+	// pageSize is the largest page size that the cloud allows.
 	pageSize = 500
 )
 
-// client speaks simcloud's HTTP API: one method a call.
+// client calls simcloud's HTTP API: one method per operation.
 type client struct {
 	base  string
 	token string
 	http  *http.Client
-	// sleep waits, or ends with the context. Tests do not wait.
+	// sleep waits until the time has passed or the context has ended. Tests replace it.
 	sleep func(context.Context, time.Duration) error
 }
 
 func newClient(base, token string) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	// As many as workers: otherwise each call beyond two would open a connection of its own.
+	// Enough for all workers: with the default of two idle connections, further calls would each open a new one.
 	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
 	return &client{
 		base:  strings.TrimRight(base, "/"),
@@ -47,7 +47,7 @@ func newClient(base, token string) *client {
 	}
 }
 
-// apiError is a refusal of the cloud.
+// apiError is an error answer of the cloud.
 type apiError struct {
 	Status  int
 	Code    string `json:"code"`
@@ -81,7 +81,7 @@ func (c *client) findInstances(ctx context.Context, name string) ([]instance, er
 	return answer.Instances, err
 }
 
-// listLoadBalancers gives all with this tag, usually one: as many calls as there are pages.
+// listLoadBalancers returns all load balancers with this tag, usually one. It makes one call per page.
 func (c *client) listLoadBalancers(ctx context.Context, key, value string) ([]loadBalancer, error) {
 	filter := "&tag=" + url.QueryEscape(key+":"+value)
 	var all []loadBalancer
@@ -158,13 +158,13 @@ func (c *client) listRoutes(ctx context.Context) ([]route, error) {
 	return all, err
 }
 
-// changeRoutes is the cloud's only way to change routes; each item succeeds or fails on its own.
+// changeRoutes sends a batch, the only way to change routes; each item succeeds or fails on its own.
 func (c *client) changeRoutes(ctx context.Context, batch changeRoutes) (changedRoutes, error) {
 	var answer changedRoutes
 	return answer, c.call(ctx, http.MethodPost, "/v1/routes:batch", batch, &answer)
 }
 
-// pages goes through a listing.
+// pages reads all pages of a listing.
 func (c *client) pages(ctx context.Context, path, filter string, take func([]byte) error) error {
 	path = fmt.Sprintf("%s?limit=%d%s", path, pageSize, filter)
 	next := ""
@@ -189,7 +189,7 @@ func (c *client) pages(ctx context.Context, path, filter string, take func([]byt
 	}
 }
 
-// call makes one call, and repeats it as most vendors' SDKs do.
+// call makes one call, with retries like those of most vendors' SDKs.
 func (c *client) call(ctx context.Context, method, path string, body, answer any) error {
 	var content []byte
 	if body != nil {
@@ -209,7 +209,7 @@ func (c *client) call(ctx context.Context, method, path string, body, answer any
 	}
 }
 
-// attempt is one request. With an error comes the pause before the next one, or nil if another would not help.
+// attempt sends one request. With an error it returns the pause before the next attempt, or nil if a retry would not help.
 func (c *client) attempt(ctx context.Context, method, path string, content []byte, answer any) (pause, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(content))
 	if err != nil {
@@ -232,7 +232,7 @@ func (c *client) attempt(ctx context.Context, method, path string, content []byt
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		refusal := &apiError{Status: response.StatusCode}
-		// Without a readable body the status has to say it.
+		// Without a readable body, the status is the message.
 		_ = json.Unmarshal(text, refusal)
 		return afterRefusal(method, response), fmt.Errorf("%s %s: %w", method, path, refusal)
 	}
@@ -245,12 +245,12 @@ func (c *client) attempt(ctx context.Context, method, path string, content []byt
 	return nil, nil
 }
 
-// pause tells how long to wait after so many attempts.
+// pause returns the time to wait after this number of attempts.
 type pause func(attempt int) time.Duration
 
 func (c *client) afterSilence(ctx context.Context, method string) pause {
 	if ctx.Err() != nil || method != http.MethodGet {
-		// Whether a write was done nobody knows: the controller comes again and looks.
+		// The outcome of a write is unknown: the controller requeues the object and reads the state again.
 		return nil
 	}
 	return growing
@@ -271,7 +271,7 @@ func afterRefusal(method string, response *http.Response) pause {
 	return nil
 }
 
-// growing doubles, with chance in it so that many callers do not come at once.
+// growing doubles the pause, with jitter, so that many clients do not retry at once.
 func growing(attempt int) time.Duration {
 	longest := min(firstPause<<(attempt-1), longestPause)
 	return time.Duration(rand.Int64N(int64(longest) + 1))

@@ -10,8 +10,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// instances asks the cloud for one machine at each call, as the interface has it: by its ID, or by its name as long as the
-// node has no provider ID.
+// instances looks up one instance per call, as the interface requires: by its ID, or by its name while the node has no
+// provider ID.
 type instances struct {
 	client *client
 }
@@ -44,7 +44,7 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloud
 	}, nil
 }
 
-// find costs one call. A machine that is deleted and still listed is none.
+// find costs one call. It ignores a deleted instance that is still listed.
 func (i *instances) find(ctx context.Context, node *v1.Node) (instance, error) {
 	machine, err := i.look(ctx, node)
 	if isNotFound(err) || (err == nil && machine.Status == "terminated") {
@@ -71,7 +71,7 @@ func (i *instances) look(ctx context.Context, node *v1.Node) (instance, error) {
 	case 1:
 		return found[0], nil
 	default:
-		return instance{}, fmt.Errorf("%d machines are called %s", len(found), node.Name)
+		return instance{}, fmt.Errorf("%d instances have the name %s", len(found), node.Name)
 	}
 }
 
@@ -83,7 +83,7 @@ func instanceID(providerID string) (string, error) {
 	rest, ours := strings.CutPrefix(providerID, providerName+"://")
 	region, id, whole := strings.Cut(rest, "/")
 	if !ours || !whole || region == "" || id == "" || strings.Contains(id, "/") {
-		return "", fmt.Errorf("provider ID %q is none of %s://<region>/<instance-id>", providerID, providerName)
+		return "", fmt.Errorf("invalid provider ID %q: expected %s://<region>/<instance-id>", providerID, providerName)
 	}
 	return id, nil
 }
@@ -105,7 +105,7 @@ func nodeAddresses(addresses []address) []v1.NodeAddress {
 	return translated
 }
 
-// nodeLabels are the machine's tags that are meant for the Node.
+// nodeLabels returns the instance's tags that become labels of the Node.
 func nodeLabels(tags map[string]string) map[string]string {
 	labels := map[string]string{}
 	for key, value := range tags {

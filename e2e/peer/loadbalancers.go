@@ -10,7 +10,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// Tags that tell whose an object is. They are the provider's own: no Go provider knows those of adapter-sim.
+// Owner tags. They differ from those of adapter-sim, which no Go provider knows.
 const (
 	serviceTag = "kubernetes.io/service-name"
 	nodeTag    = "kubernetes.io/node-name"
@@ -26,12 +26,12 @@ const (
 	failed = "ERROR"
 )
 
-// pollBackoff is how often the cloud is asked whether it is done: first after half a second, then ever slower, for a minute
-// and a half.
+// pollBackoff has the pauses between polls after a write: half a second at first, then growing, for a minute and a half in
+// total.
 var pollBackoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.2, Steps: 20}
 
-// balancers makes a load balancer with a listener and a pool for each port. After each write it waits until the cloud is
-// done, which refuses the next one before.
+// balancers creates a load balancer with a listener and a pool for each port. After each write it waits until the cloud has
+// finished, because the cloud refuses further writes until then.
 type balancers struct {
 	client *client
 	poll   wait.Backoff
@@ -77,7 +77,7 @@ func (b *balancers) EnsureLoadBalancer(ctx context.Context, cluster string, serv
 	return status(there), nil
 }
 
-// UpdateLoadBalancer is called when nodes come and go: members alone change.
+// UpdateLoadBalancer is called when nodes are added or removed. It changes only members.
 func (b *balancers) UpdateLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) error {
 	ports, err := wantedPorts(service, nodes, b.GetLoadBalancerName(ctx, cluster, service))
 	if err != nil {
@@ -88,7 +88,7 @@ func (b *balancers) UpdateLoadBalancer(ctx context.Context, cluster string, serv
 		return err
 	}
 	if there == nil {
-		return fmt.Errorf("load balancer %s is not there", b.GetLoadBalancerName(ctx, cluster, service))
+		return fmt.Errorf("load balancer %s does not exist", b.GetLoadBalancerName(ctx, cluster, service))
 	}
 	if there, err = b.settled(ctx, there); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (b *balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster strin
 	return b.until(ctx, there.ID, func(_ *loadBalancer, gone bool) bool { return gone })
 }
 
-// find costs one call: the cloud filters by tags, and names decide.
+// find costs one call: the cloud filters by tags, and the name decides.
 func (b *balancers) find(ctx context.Context, cluster string, service *v1.Service) (*loadBalancer, error) {
 	tagged, err := b.client.listLoadBalancers(ctx, serviceTag, service.Namespace+"/"+service.Name)
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *balancers) create(ctx context.Context, cluster string, service *v1.Serv
 	return b.active(ctx, made.ID)
 }
 
-// ensurePort makes what is missing of a port, and changes what differs.
+// ensurePort creates the missing objects of a port, and updates those that differ.
 func (b *balancers) ensurePort(ctx context.Context, there *loadBalancer, wanted wantedPort) (*loadBalancer, error) {
 	listener := findListener(there, wanted)
 	if listener == nil {
@@ -179,11 +179,11 @@ func (b *balancers) ensurePort(ctx context.Context, there *loadBalancer, wanted 
 	return b.ensureMembers(ctx, there, poolID, wanted.pool.Members)
 }
 
-// createPort makes the pool with its members, then the listener that leads to it.
+// createPort creates the pool with its members, then the listener that uses it.
 func (b *balancers) createPort(ctx context.Context, there *loadBalancer, wanted wantedPort) (*loadBalancer, error) {
 	poolID := ""
 	for _, pool := range there.Pools {
-		// Left by a process that ended in between.
+		// A process that ended between the two writes left the pool.
 		if pool.Name == wanted.pool.Name {
 			poolID = pool.ID
 		}
@@ -216,7 +216,7 @@ func (b *balancers) ensureMembers(ctx context.Context, there *loadBalancer, pool
 	return b.done(ctx, there, b.client.setMembers(ctx, poolID, members))
 }
 
-// removeOthers takes away ports that are not wanted any more: the listener first, for a pool in use stays.
+// removeOthers deletes ports that the Service no longer has: the listener first, because a pool in use cannot be deleted.
 func (b *balancers) removeOthers(ctx context.Context, there *loadBalancer, wanted []wantedPort) (*loadBalancer, error) {
 	for _, listener := range there.Listeners {
 		if isWanted(listener, wanted) {
@@ -233,7 +233,7 @@ func (b *balancers) removeOthers(ctx context.Context, there *loadBalancer, wante
 	return there, nil
 }
 
-// done waits for the end of a write that was accepted.
+// done waits until an accepted write has finished.
 func (b *balancers) done(ctx context.Context, there *loadBalancer, err error) (*loadBalancer, error) {
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (b *balancers) done(ctx context.Context, there *loadBalancer, err error) (*
 	return b.active(ctx, there.ID)
 }
 
-// settled waits for somebody's write, if one is under way.
+// settled waits for a write of another client, if one is in progress.
 func (b *balancers) settled(ctx context.Context, there *loadBalancer) (*loadBalancer, error) {
 	switch there.Status {
 	case active:
@@ -271,7 +271,7 @@ func (b *balancers) active(ctx context.Context, id string) (*loadBalancer, error
 	}
 }
 
-// until asks for the load balancer, with a pause before each call, until it is as wished.
+// until polls the load balancer, with a pause before each call, until it satisfies the condition.
 func (b *balancers) until(ctx context.Context, id string, wished func(seen *loadBalancer, gone bool) bool) error {
 	backoff := b.poll
 	for backoff.Steps > 0 {

@@ -1,5 +1,5 @@
-// The cloud controller manager that a vendor of simcloud would ship in Go: k8s.io/cloud-provider with a provider for it.
-// README.md tells what it is for.
+// The cloud controller manager that a vendor of simcloud would ship in Go: k8s.io/cloud-provider with a provider for simcloud.
+// README.md describes its purpose.
 package main
 
 import (

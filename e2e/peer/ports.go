@@ -11,7 +11,7 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 )
 
-// Where the Service does not say otherwise, nodes are probed as adapter-sim probes them.
+// The defaults of health checks are those of adapter-sim.
 const (
 	probeInterval  = 10
 	probeTimeout   = 5
@@ -19,16 +19,16 @@ const (
 	probeUnhealthy = 3
 )
 
-// wantedPort is one port of a Service.
+// wantedPort is the desired state of one port of a Service.
 type wantedPort struct {
 	protocol string
 	number   int32
-	// allowed is empty if everybody may connect.
+	// allowed is empty if all clients may connect.
 	allowed []string
 	pool    createPool
 }
 
-// wantedPorts is pure: what the load balancer of a Service shall have.
+// wantedPorts returns the desired ports of a Service's load balancer. Pure.
 func wantedPorts(service *v1.Service, nodes []*v1.Node, name string) ([]wantedPort, error) {
 	allowed, err := allowedRanges(service)
 	if err != nil {
@@ -91,8 +91,8 @@ func wantedPersistence(service *v1.Service) *persistence {
 	return wanted
 }
 
-// wantedMonitor is a connection to the node port, or with externalTrafficPolicy Local a question to the node. UDP and SCTP
-// answer no probe.
+// wantedMonitor returns a TCP check of the node port, or, with externalTrafficPolicy Local, an HTTP check of the node's health
+// port. UDP and SCTP ports are not checked.
 func wantedMonitor(service *v1.Service, protocol v1.Protocol) *healthMonitor {
 	monitor := &healthMonitor{
 		Protocol:           "TCP",
@@ -111,9 +111,9 @@ func wantedMonitor(service *v1.Service, protocol v1.Protocol) *healthMonitor {
 	return monitor
 }
 
-// members are the nodes' first internal addresses of each family that the load balancer has.
+// members returns the nodes' first internal address of each address family of the load balancer.
 func members(nodes []*v1.Node, families []string, nodePort int32) []member {
-	// Not nil: the cloud wants a list.
+	// Not nil, because the cloud expects a list.
 	all := []member{}
 	for _, node := range nodes {
 		id, err := instanceID(node.Spec.ProviderID)
@@ -170,7 +170,7 @@ func sameSettings(there *pool, wanted *createPool) bool {
 		reflect.DeepEqual(there.HealthMonitor, wanted.HealthMonitor)
 }
 
-// sameSet: the cloud keeps no order.
+// sameSet ignores the order, which the cloud does not keep.
 func sameSet[T comparable](a, b []T) bool {
 	count := map[T]int{}
 	for _, one := range a {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// providerName is the scheme of provider IDs too.
+// providerName is also the scheme of provider IDs.
 const providerName = "sim"
 
 func init() {
@@ -23,11 +23,11 @@ func init() {
 
 // cloudConfig is the file of --cloud-config, in JSON.
 type cloudConfig struct {
-	// URL is where the simcloud answers.
+	// URL is the base URL of the simcloud.
 	URL string `json:"url"`
-	// Token is the simcloud's, if it asks for one.
+	// Token is the bearer token, if the simcloud requires one.
 	Token string `json:"token"`
-	// Project is the one that the token must be of; without it, none is checked.
+	// Project is the required project of the token; if it is empty, the project is not checked.
 	Project string `json:"project"`
 }
 
@@ -43,12 +43,12 @@ func readConfig(file io.Reader) (cloudConfig, error) {
 	}
 	parsed, err := url.Parse(read.URL)
 	if err != nil || parsed.Host == "" {
-		return read, fmt.Errorf("--cloud-config: url is %q: write one such as http://127.0.0.1:9797", read.URL)
+		return read, fmt.Errorf("--cloud-config: invalid url %q: expected a URL such as http://127.0.0.1:9797", read.URL)
 	}
 	return read, nil
 }
 
-// provider is what the controllers of k8s.io/cloud-provider call.
+// provider implements the interface that the controllers of k8s.io/cloud-provider call.
 type provider struct {
 	client  *client
 	project string
@@ -63,7 +63,7 @@ func newProvider(file io.Reader) (*provider, error) {
 	return &provider{client: newClient(config.URL, config.Token), project: config.Project, nodes: &nodes{}}, nil
 }
 
-// Initialize fails at once on credentials of another project, as vendors' providers do. Cost: one call, with a project.
+// Initialize fails at once on credentials of another project, as vendors' providers do. Cost: one call if a project is set.
 func (p *provider) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	if err := p.checkProject(stop); err != nil {
 		klog.Fatal(err)
@@ -95,7 +95,7 @@ func (p *provider) Clusters() (cloudprovider.Clusters, bool) { return nil, false
 
 func (p *provider) ProviderName() string { return providerName }
 
-// HasClusterID: tags name the cluster by --cluster-name.
+// HasClusterID returns true: tags contain the name of --cluster-name.
 func (p *provider) HasClusterID() bool { return true }
 
 // checkProject refuses a token of another project.
@@ -106,10 +106,10 @@ func (p *provider) checkProject(stop <-chan struct{}) error {
 	ctx := wait.ContextForChannel(stop)
 	there, err := p.client.project(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot ask %s whose the token is: %w", p.client.base, err)
+		return fmt.Errorf("cannot read the project of the token from %s: %w", p.client.base, err)
 	}
 	if there.Project != p.project {
-		return fmt.Errorf("the token is of project %q, and --cloud-config says %q", there.Project, p.project)
+		return fmt.Errorf("the token belongs to project %q, but --cloud-config requires %q", there.Project, p.project)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// answer is what the cloud says to one call.
+// answer is the cloud's answer to one call.
 type answer struct {
 	call       string
 	status     int
@@ -25,20 +25,20 @@ type answer struct {
 	body       string
 }
 
-// script is a cloud that answers these calls in this order, and a client of it that does not wait but notes for how long.
+// script starts a cloud that answers these calls in this order. Its client does not wait, but records the pauses.
 func script(t *testing.T, answers ...answer) (*client, *[]time.Duration) {
 	t.Helper()
 	next := 0
 	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if next == len(answers) {
-			t.Errorf("one call too many: %s %s", request.Method, request.URL)
+			t.Errorf("unexpected call: %s %s", request.Method, request.URL)
 			writer.WriteHeader(http.StatusTeapot)
 			return
 		}
 		one := answers[next]
 		next++
 		if call := request.Method + " " + request.URL.String(); call != one.call {
-			t.Errorf("call %d is %s, not %s", next, call, one.call)
+			t.Errorf("call %d is %s, expected %s", next, call, one.call)
 		}
 		if one.retryAfter != "" {
 			writer.Header().Set("Retry-After", one.retryAfter)
@@ -63,7 +63,7 @@ func script(t *testing.T, answers ...answer) (*client, *[]time.Duration) {
 	return client, &pauses
 }
 
-func TestAThrottledCallIsMadeThreeTimesAtMost(t *testing.T) {
+func TestThrottledCallHasThreeAttempts(t *testing.T) {
 	throttled := answer{call: "GET /v1/instances/i-1", status: 429, retryAfter: "7", body: `{"code": "throttled"}`}
 	client, pauses := script(t, throttled, throttled, throttled)
 	_, err := client.getInstance(context.Background(), "i-1")
@@ -76,7 +76,7 @@ func TestAThrottledCallIsMadeThreeTimesAtMost(t *testing.T) {
 	}
 }
 
-func TestAWriteIsNotRepeatedIfNobodyKnowsWhetherItWasDone(t *testing.T) {
+func TestWriteWithUnknownOutcomeIsNotRepeated(t *testing.T) {
 	for _, status := range []int{500, 502, 504} {
 		client, _ := script(t, answer{call: "DELETE /v1/pools/pool-1", status: status})
 		if err := client.deletePool(context.Background(), "pool-1"); err == nil {
@@ -85,7 +85,7 @@ func TestAWriteIsNotRepeatedIfNobodyKnowsWhetherItWasDone(t *testing.T) {
 	}
 }
 
-func TestAMachineIsFoundByIDOrByName(t *testing.T) {
+func TestInstanceIsFoundByIDOrByName(t *testing.T) {
 	named := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	known := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1.NodeSpec{ProviderID: "sim://r/i-1"}}
 	machine := `{"id": "i-1", "region": "r", "zone": "ra", "type": "s", "status": "stopped",
@@ -114,14 +114,14 @@ func TestAMachineIsFoundByIDOrByName(t *testing.T) {
 		t.Errorf("exists: %v, %v", exists, err)
 	}
 	if _, err := all.InstanceMetadata(ctx, named); !errors.Is(err, cloudprovider.InstanceNotFound) {
-		t.Errorf("none of the name: %v", err)
+		t.Errorf("no instance of this name: %v", err)
 	}
 	if _, err := all.InstanceExists(ctx, named); err == nil {
-		t.Error("two of the name are no error")
+		t.Error("two instances of the same name are not an error")
 	}
 }
 
-func TestAProviderIDOfAnotherCloudIsNeverAskedFor(t *testing.T) {
+func TestProviderIDOfAnotherCloudIsRefused(t *testing.T) {
 	for _, id := range []string{"aws:///z/i-1", "sim://i-1", "sim:///i-1", "sim://r/", "sim://r/i-1/x", "i-1"} {
 		if found, err := instanceID(id); err == nil {
 			t.Errorf("%s is %s", id, found)
@@ -129,7 +129,7 @@ func TestAProviderIDOfAnotherCloudIsNeverAskedFor(t *testing.T) {
 	}
 }
 
-func TestALoadBalancerIsMadePieceByPieceAndThenLeftAlone(t *testing.T) {
+func TestLoadBalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 	service := &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001"},
 		Spec:       v1.ServiceSpec{Ports: []v1.ServicePort{{Protocol: v1.ProtocolTCP, Port: 80, NodePort: 30080}}},
@@ -160,14 +160,14 @@ func TestALoadBalancerIsMadePieceByPieceAndThenLeftAlone(t *testing.T) {
 		answer{call: get, body: bare + `ACTIVE"}`},
 		answer{call: "POST /v1/load-balancers/lb-1/listeners", status: 202, body: `{"id": "ls-1"}`},
 		answer{call: get, body: whole},
-		// And again.
+		// Repeated without changes.
 		answer{call: list, body: `{"load_balancers": [` + whole + `], "next": null}`},
 		answer{call: list, body: `{"load_balancers": [` + whole + `], "next": null}`},
-		// A node goes.
+		// A node is removed.
 		answer{call: list, body: `{"load_balancers": [` + whole + `], "next": null}`},
 		answer{call: "PUT /v1/pools/pool-1/members", status: 202, body: `{}`},
 		answer{call: get, body: whole},
-		// The end.
+		// The Service is deleted.
 		answer{call: list, body: `{"load_balancers": [` + whole + `], "next": null}`},
 		answer{call: "DELETE /v1/load-balancers/lb-1?cascade=true", status: 202, body: whole},
 		answer{call: get, status: 404, body: `{"code": "not_found"}`},
@@ -193,7 +193,7 @@ func TestALoadBalancerIsMadePieceByPieceAndThenLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidConfigurationIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"url": "nowhere"}`, `{"url": "http://a", "tokn": "x"}`} {
 		if read, err := readConfig(strings.NewReader(text)); err == nil {
 			t.Errorf("%s is %v", text, read)

@@ -13,7 +13,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// nodes tells which node a machine is, from the informer that the controllers share: no call.
+// nodes maps instances to nodes, from the informer that the controllers share, without calls.
 type nodes struct {
 	lister atomic.Pointer[corelisters.NodeLister]
 }
@@ -26,16 +26,16 @@ func (n *nodes) follow(informer coreinformers.NodeInformer) {
 func (n *nodes) get(name types.NodeName) (*v1.Node, error) {
 	lister := n.lister.Load()
 	if lister == nil {
-		return nil, fmt.Errorf("the nodes are not known yet")
+		return nil, fmt.Errorf("nodes are not listed yet")
 	}
 	return (*lister).Get(string(name))
 }
 
-// byMachine gives the names of all nodes by the IDs of their machines.
+// byMachine returns the names of all nodes by the IDs of their instances.
 func (n *nodes) byMachine() (map[string]types.NodeName, error) {
 	lister := n.lister.Load()
 	if lister == nil {
-		return nil, fmt.Errorf("the nodes are not known yet")
+		return nil, fmt.Errorf("nodes are not listed yet")
 	}
 	all, err := (*lister).List(labels.Everything())
 	if err != nil {
@@ -50,13 +50,13 @@ func (n *nodes) byMachine() (map[string]types.NodeName, error) {
 	return names, nil
 }
 
-// routes makes one call for each route, as the interface has it.
+// routes makes one call per route, as the interface requires.
 type routes struct {
 	client *client
 	nodes  *nodes
 }
 
-// ListRoutes gives the whole table: the route controller leaves alone what is outside the cluster's CIDRs.
+// ListRoutes returns the whole table: the route controller ignores routes outside the cluster's CIDRs.
 func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
 	table, err := r.client.listRoutes(ctx)
 	if err != nil {

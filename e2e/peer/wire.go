@@ -1,6 +1,6 @@
 package main
 
-// The JSON of simcloud's API, as far as the provider reads and writes it: adapters/sim/README.md.
+// The part of simcloud's JSON API that the provider uses. Source: adapters/sim/README.md.
 
 type project struct {
 	Account string `json:"account"`
@@ -87,7 +87,7 @@ type createPool struct {
 	Members       []member       `json:"members"`
 }
 
-// updatePool: null takes away.
+// updatePool removes fields that are null.
 type updatePool struct {
 	Persistence   *persistence   `json:"persistence"`
 	HealthMonitor *healthMonitor `json:"health_monitor"`
@@ -128,7 +128,7 @@ type changedRoutes struct {
 	Removed []routeResult `json:"removed"`
 }
 
-// routeResult has one of both.
+// routeResult has either a route or an error.
 type routeResult struct {
 	Error *apiError `json:"error"`
 }

@@ -1,8 +1,7 @@
-//! A proxy before the adapter: controllers that go through it meet what a test orders, or an adapter that can do less than ours.
+//! A proxy between the controllers and the adapter. A test uses it to inject faults, or to simulate an adapter with fewer capabilities.
 //!
-//! It speaks gRPC without TLS, to both sides: who may call the adapter, and how that is kept secret, has tests of its own. What is
-//! changed on the way is what the adapter says that it can do, and fields that a later one would add; everything else passes as it is,
-//! bytes and trailers.
+//! It speaks gRPC without TLS on both sides: authentication and encryption have tests of their own. It changes only the capabilities that
+//! the adapter reports and adds unknown fields; everything else passes unchanged, including trailers.
 
 mod longer;
 
@@ -31,16 +30,16 @@ use tower::ServiceExt as _;
 use crate::bed::WITHIN;
 use crate::eventually::eventually;
 
-/// What calls meet, named as in the contract.
+/// A fault for calls. Names are those of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// These are unknown, as to an adapter of another version.
+    /// These calls are unimplemented, as in an adapter of another version.
     Lacks(&'static [&'static str]),
-    /// The first so many of this name wait until something else is ordered.
+    /// The first calls of this name, up to this number, wait until the fault changes.
     Holds(&'static str, usize),
 }
 
-/// A running proxy. Its callers are cut off when it is dropped.
+/// A running proxy. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct AdapterProxy {
     url: String,
@@ -51,15 +50,15 @@ pub struct AdapterProxy {
 #[derive(Debug)]
 struct Shared {
     adapter: OnceLock<Channel>,
-    /// Capabilities that are not told.
+    /// Capabilities that the proxy removes from the adapter's report.
     hidden: watch::Sender<&'static [&'static str]>,
-    /// Whether each answer has a field that nobody knows.
+    /// Whether the proxy adds an unknown field to each answer.
     newer: watch::Sender<bool>,
     order: watch::Sender<Option<Order>>,
     counts: watch::Sender<Counts>,
 }
 
-/// Since the last order.
+/// Counts since the fault was last set.
 #[derive(Debug, Default)]
 struct Counts {
     calls: BTreeMap<String, usize>,
@@ -67,10 +66,10 @@ struct Counts {
 }
 
 impl AdapterProxy {
-    /// Starts one, which leads nowhere yet.
+    /// Starts a proxy that has no adapter yet.
     ///
     /// # Errors
-    /// When no port is left.
+    /// Returns an error if no port is free.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a port of loopback")?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -90,50 +89,52 @@ impl AdapterProxy {
         Ok(Self { url, shared, _server: task })
     }
 
-    /// What the chart has to be told so that controllers come here.
+    /// The chart values that make the controllers use this proxy.
     pub fn values(&self) -> Value {
         json!({ "adapter": { "endpoint": self.url, "tls": { "mode": "off" }, "authentication": "none" } })
     }
 
-    /// Leads to the adapter that listens there, now and whenever it is started again.
+    /// Sets the adapter's address. It must stay the same when the adapter restarts.
     ///
     /// # Errors
-    /// When this is no address, or it leads somewhere already.
+    /// Returns an error if the address is invalid, or if the proxy has an adapter already.
     pub fn lead_to(&self, address: &str) -> anyhow::Result<()> {
-        let channel = Channel::from_shared(format!("http://{address}")).context("no address")?.connect_lazy();
-        ensure!(self.shared.adapter.set(channel).is_ok(), "the proxy leads somewhere already");
+        let channel = Channel::from_shared(format!("http://{address}"))
+            .context("invalid adapter address")?
+            .connect_lazy();
+        ensure!(self.shared.adapter.set(channel).is_ok(), "the proxy has an adapter already");
         Ok(())
     }
 
-    /// From now on the adapter does not say that it can do this.
+    /// Hides a capability of the adapter from now on.
     pub fn hide(&self, capabilities: &'static [&'static str]) {
         self.shared.hidden.send_replace(capabilities);
     }
 
-    /// From now on each message of the adapter has a field more, as one of a later release says it.
+    /// Adds an unknown field to each message of the adapter from now on, as a later release might.
     pub fn say_more(&self) {
         self.shared.newer.send_replace(true);
     }
 
-    /// From now on calls meet this. Streams that are open go on.
+    /// Sets the fault for calls from now on. Open streams continue.
     pub fn order(&self, order: Order) {
         self.set(Some(order));
     }
 
-    /// Nothing happens to calls any more; those that are held go on their way.
+    /// Clears the fault; held calls continue.
     pub fn heal(&self) {
         self.set(None);
     }
 
-    /// How often this call came since the last order.
+    /// The number of calls of this name since the fault was last set.
     pub fn calls(&self, name: &str) -> usize {
         self.shared.counts.borrow().calls.get(name).copied().unwrap_or_default()
     }
 
-    /// Waits until so many calls are held at the same time.
+    /// Waits until the proxy holds this number of calls at the same time.
     ///
     /// # Errors
-    /// When fewer come in time.
+    /// Returns an error if it holds fewer until the deadline.
     pub async fn holds(&self, calls: usize) -> anyhow::Result<()> {
         eventually(&format!("{calls} calls are held"), WITHIN, async || {
             let held = self.shared.counts.borrow().held;
@@ -156,11 +157,11 @@ fn routes(shared: &Arc<Shared>) -> Routes {
     all.layer(from_fn_with_state(Arc::clone(shared), meet)).into()
 }
 
-/// What happens to each call on its way.
+/// Applies the fault to a call.
 async fn meet(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
     if shared.lacks(&name) {
-        return Status::unimplemented(format!("there is no {name}, as ordered by the test")).into_http();
+        return Status::unimplemented(format!("{name} is unimplemented, as the test requested")).into_http();
     }
     shared.hold(&name).await;
     let answer = next.run(request).await;
@@ -176,12 +177,12 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
 }
 
 fn away(error: &tonic::transport::Error) -> Status {
-    Status::unavailable(format!("nothing beyond the proxy: {error}"))
+    Status::unavailable(format!("cannot reach the adapter behind the proxy: {error}"))
 }
 
 impl Shared {
     fn adapter(&self) -> Result<Channel, Status> {
-        self.adapter.get().cloned().ok_or_else(|| Status::unavailable("the proxy leads nowhere yet"))
+        self.adapter.get().cloned().ok_or_else(|| Status::unavailable("the proxy has no adapter yet"))
     }
 
     fn lacks(&self, name: &str) -> bool {
@@ -203,13 +204,13 @@ impl Shared {
                 is_held
             });
         if is_held {
-            // The sender is here: it cannot be closed.
+            // `self` owns the sender, so the channel cannot be closed.
             let _changed = orders.wait_for(|now| *now != order).await.is_ok();
         }
     }
 }
 
-/// What the adapter says of itself, but for what is hidden.
+/// The adapter's report without the hidden capabilities.
 struct Info(Arc<Shared>);
 
 #[tonic::async_trait]

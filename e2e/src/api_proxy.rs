@@ -1,7 +1,7 @@
-//! A proxy before the API server: whoever goes through it meets what a test orders, while the test itself goes another way.
+//! A proxy between a controller and the API server. A test injects faults into it; the test's own requests do not pass it.
 //!
-//! Callers speak HTTP without TLS to it, on loopback; it speaks TLS to the API server and passes their tokens on, so that who may what
-//! is decided there as ever. Leases go through untroubled: what an election does in an outage has tests of its own.
+//! Clients speak HTTP without TLS to it, on loopback; it speaks TLS to the API server and passes tokens on, so the API server authorizes as
+//! usual. Faults never affect Leases: leader election during an outage has tests of its own.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -29,29 +29,29 @@ use crate::control_plane::ControlPlane;
 use crate::eventually::eventually;
 use crate::pods::Pod;
 
-/// Larger than anything that is written to an API server.
+/// Larger than any request body sent to an API server.
 const BODY_MAX: usize = 4 << 20;
 
-/// What callers meet.
+/// A fault for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Every answer comes so much later.
+    /// Every answer is delayed by this duration.
     Slow(Duration),
     /// Every request is refused, with 429 and `Retry-After` in plain text, as by the API server's own flow control.
     Throttled(Duration),
     /// Every request is refused with 500.
     Fails,
-    /// Every watch, and every later page of a listing, is refused as too old.
+    /// Every watch, and every later page of a listing, is refused because its resource version is too old.
     TooOld,
     /// No request is answered.
     Hangs,
-    /// Each request of this method and path waits on its way to the API server until something else is ordered.
+    /// Each request of this method and path waits until the fault changes.
     Holds(&'static str, &'static str),
-    /// Each request of this method to one of these paths is refused with the status beside it; with 0 it gets no answer.
+    /// Each request of this method to one of these paths is refused with the status beside it; with status 0 it gets no answer.
     Refuses(&'static str, &'static [(&'static str, u16)]),
 }
 
-/// A running proxy. Its callers are cut off when it is dropped.
+/// A running proxy. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct ApiProxy {
     url: String,
@@ -62,13 +62,13 @@ pub struct ApiProxy {
 #[derive(Debug)]
 struct Shared {
     trouble: watch::Sender<Option<Trouble>>,
-    /// How many requests have been held since the last order.
+    /// The number of requests held since the fault was last set.
     held: watch::Sender<usize>,
-    /// And how many of them were let go, one by one.
+    /// The number of these that were released one by one.
     let_go: watch::Sender<usize>,
-    /// How many have met trouble since then, by path.
+    /// The number of requests that met the fault since then, by path.
     met: watch::Sender<BTreeMap<String, usize>>,
-    /// Ends what streams or hangs. The value does not matter.
+    /// Ends open streams and hanging requests. The value does not matter.
     cut: watch::Sender<()>,
 }
 
@@ -79,15 +79,15 @@ struct Proxy {
 }
 
 impl ApiProxy {
-    /// Starts one; nothing goes wrong yet.
+    /// Starts a proxy without a fault.
     ///
     /// # Errors
-    /// When no port is left.
+    /// Returns an error if no port is free.
     pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let server = control_plane.server();
         let mut config = Config::new(server.url.parse().context("the API server's URL")?);
         config.root_cert_file = Some(server.ca);
-        let api = Client::try_from(config).context("cannot make a client")?;
+        let api = Client::try_from(config).context("cannot create a client")?;
         let shared = Arc::new(Shared {
             trouble: watch::Sender::new(None),
             held: watch::Sender::new(0),
@@ -107,56 +107,56 @@ impl ApiProxy {
         Ok(Self { url: format!("http://{address}"), shared, _server: task })
     }
 
-    /// Leads a pod that does not run yet through this proxy.
+    /// Makes a pod that does not run yet use this proxy.
     ///
     /// # Errors
-    /// When its kubeconfig cannot be changed.
+    /// Returns an error if its kubeconfig cannot be changed.
     pub fn before(&self, pod: &Pod) -> anyhow::Result<()> {
         let path =
             pod.env().get("KUBECONFIG").with_context(|| format!("{} has no kubeconfig", pod.name()))?;
         redirect(Path::new(path), &self.url).with_context(|| format!("cannot change {path}"))
     }
 
-    /// From now on every request meets this. Watches that run go on.
+    /// Sets the fault for every request from now on. Running watches continue.
     pub fn order(&self, trouble: Trouble) {
         self.set(Some(trouble));
     }
 
-    /// Nothing goes wrong any more; what hangs is cut.
+    /// Clears the fault; hanging requests are closed.
     pub fn heal(&self) {
         self.set(None);
         self.cut();
     }
 
-    /// Breaks what is under way: watches, and requests that hang.
+    /// Closes running watches and hanging requests.
     pub fn cut(&self) {
         self.shared.cut.send_replace(());
     }
 
-    /// Waits until a request is held that was not let go.
+    /// Waits until a held request has not been released yet.
     ///
     /// # Errors
-    /// When none comes in time.
+    /// Returns an error if no request is held until the deadline.
     pub async fn holds_one(&self) -> anyhow::Result<()> {
         eventually("a request is held", WITHIN, async || {
             let (held, let_go) = (*self.shared.held.borrow(), *self.shared.let_go.borrow());
-            ensure!(held > let_go, "{held} came, {let_go} were let go");
+            ensure!(held > let_go, "{held} requests were held, {let_go} were released");
             Ok(())
         })
         .await
     }
 
-    /// Lets the request go on its way that is held; the next one is held, too.
+    /// Releases the held request; the next one is held, too.
     pub fn let_one_go(&self) {
         self.shared.let_go.send_modify(|let_go| *let_go = let_go.saturating_add(1));
     }
 
-    /// How many requests of this path have met what was ordered last.
+    /// The number of requests of this path that met the last fault.
     pub fn met(&self, path: &str) -> usize {
         self.shared.met.borrow().get(path).copied().unwrap_or_default()
     }
 
-    /// Lets what is held go on its way; nothing goes wrong any more.
+    /// Clears the fault and releases held requests.
     pub fn let_go(&self) {
         self.set(None);
     }
@@ -171,7 +171,8 @@ impl ApiProxy {
 
 fn redirect(kubeconfig: &Path, url: &str) -> anyhow::Result<()> {
     let mut config: Value = serde_json::from_str(&fs::read_to_string(kubeconfig)?)?;
-    *config.pointer_mut("/clusters/0/cluster").context("it has no cluster")? = json!({ "server": url });
+    *config.pointer_mut("/clusters/0/cluster").context("the kubeconfig has no cluster")? =
+        json!({ "server": url });
     Ok(fs::write(kubeconfig, config.to_string())?)
 }
 
@@ -194,7 +195,7 @@ async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, 
             }
             Some(Trouble::Throttled(after)) => throttled(after),
             Some(Trouble::Fails) => {
-                status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "ordered by the test")
+                status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "requested by the test")
             }
             Some(Trouble::TooOld) => status(StatusCode::GONE, "Expired", "too old resource version: 1 (2)"),
             Some(Trouble::Hangs) => std::future::pending().await,
@@ -203,7 +204,7 @@ async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, 
                 proxy.forward(request).await
             }
             Some(refuses @ Trouble::Refuses(..)) => match refuses.answer(&path) {
-                Some(code) => status(code, "Ordered", "ordered by the test"),
+                Some(code) => status(code, "Ordered", "requested by the test"),
                 None => std::future::pending().await,
             },
         }
@@ -215,7 +216,7 @@ async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, 
 }
 
 impl Trouble {
-    /// With what a request to this path is refused; `None`: with nothing.
+    /// The status with which a request to this path is refused; `None`: without an answer.
     fn answer(self, path: &str) -> Option<StatusCode> {
         let Self::Refuses(_, paths) = self else { return None };
         let (_, code) = paths.iter().find(|(refused, _)| *refused == path)?;
@@ -238,7 +239,7 @@ impl Shared {
         (meets && !path.contains("/leases")).then_some(trouble)
     }
 
-    /// Waits until something else than this is ordered, or it is this one's turn.
+    /// Waits until the fault changes, or until this request is released.
     async fn hold(&self, trouble: Trouble) {
         let (mut ordered, mut let_go) = (self.trouble.subscribe(), self.let_go.subscribe());
         let mut number = 0;
@@ -246,7 +247,7 @@ impl Shared {
             *held = held.saturating_add(1);
             number = *held;
         });
-        // The senders are here: they cannot be closed.
+        // `self` owns the senders, so the channels cannot be closed.
         tokio::select! {
             _ = ordered.wait_for(|now| *now != Some(trouble)) => (),
             _ = let_go.wait_for(|let_go| *let_go >= number) => (),
@@ -264,7 +265,7 @@ impl Proxy {
 
     async fn send(&self, request: Request) -> anyhow::Result<Response> {
         let (mut parts, body) = request.into_parts();
-        // The client writes its own.
+        // The client sets its own Host header.
         parts.headers.remove(header::HOST);
         let body = to_bytes(body, BODY_MAX).await?;
         let answer = self.api.send(http::Request::from_parts(parts, body.into())).await?;
@@ -274,7 +275,7 @@ impl Proxy {
     }
 }
 
-/// The same body, which breaks when it is cut.
+/// The same body, which fails when connections are cut.
 fn cuttable(body: Body, cut: watch::Receiver<()>) -> Body {
     let begin = Some((body.into_data_stream(), cut));
     Body::from_stream(stream::unfold(begin, async |going| {

@@ -1,4 +1,4 @@
-//! The API server's audit log: who wrote what. It proves that something was *not* written.
+//! The API server's audit log: which user wrote what. It proves that something was *not* written.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Tells the API server to record each write once, when it is answered, and no reads.
+/// The audit policy: the API server records each write once, when it is answered, and no reads.
 pub(crate) fn policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -30,27 +30,27 @@ pub struct AuditWrite {
     pub verb: String,
     /// Such as `nodes` or `nodes/status`.
     pub resource: String,
-    /// Empty for what has none.
+    /// Empty for resources without a namespace.
     pub namespace: String,
-    /// Empty where the server was to choose it.
+    /// Empty if the server generates the name.
     pub name: String,
-    /// The HTTP status that was answered.
+    /// The HTTP status of the answer.
     pub code: u16,
 }
 
 impl AuditWrite {
-    /// Whether it only says that a process still works: one each two seconds, whatever else there is to do.
+    /// Whether the write renews a Lease, which each process does every two seconds.
     pub fn keeps_a_lease(&self) -> bool {
         self.resource == "leases"
     }
 }
 
-/// A place in the log, in bytes: what comes after it is new.
+/// A position in the log, in bytes; lines after it are new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-/// Reads the audit log of one control plane. The server writes a line before it answers, so the log is complete for
-/// every request whose answer somebody has seen.
+/// Reads the audit log of one control plane. The server writes a line before it answers, so the log is complete for every request whose
+/// answer a client has received.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     path: PathBuf,
@@ -58,7 +58,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// What is written from now on.
+    /// The log from its current end on.
     pub(crate) fn from_now(path: &Path) -> anyhow::Result<Self> {
         let mut this = Self { path: path.to_path_buf(), start: Mark::default() };
         this.start = this.mark()?;
@@ -68,32 +68,32 @@ impl AuditLog {
     /// All writes by users whose name begins with `user`.
     ///
     /// # Errors
-    /// When the log cannot be read or is not what the policy orders.
+    /// Returns an error if the log cannot be read, or if a line does not follow the policy.
     pub fn writes(&self, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
         self.writes_since(self.start, user)
     }
 
-    /// The same, of what came after the mark.
+    /// The same, after the mark.
     ///
     /// # Errors
-    /// When the log cannot be read or is not what the policy orders.
+    /// Returns an error if the log cannot be read, or if a line does not follow the policy.
     pub fn writes_since(&self, mark: Mark, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
-        // Before our start they were another's.
+        // Lines before the start of this log belong to an earlier user of the control plane.
         let text = self.text(mark.max(self.start))?;
         let writes = text.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(writes.into_iter().filter(|write| write.user.starts_with(user)).collect())
     }
 
-    /// The end of the log as of now.
+    /// The current end of the log.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// Returns an error if the log cannot be read.
     pub fn mark(&self) -> anyhow::Result<Mark> {
         let length = u64::try_from(self.text(self.start)?.len()).context("the audit log is too long")?;
         Ok(Mark(self.start.0 + length))
     }
 
-    /// The complete lines behind the mark.
+    /// The complete lines after the mark.
     fn text(&self, mark: Mark) -> anyhow::Result<String> {
         let mut text = String::new();
         let read = File::open(&self.path).and_then(|mut file| {
@@ -138,7 +138,7 @@ struct Status {
 }
 
 fn parse(line: &str) -> anyhow::Result<AuditWrite> {
-    let line: Line = serde_json::from_str(line).with_context(|| format!("not an audit line: {line}"))?;
+    let line: Line = serde_json::from_str(line).with_context(|| format!("invalid audit line: {line}"))?;
     let Object { resource, subresource, namespace, name } = line.object_ref;
     Ok(AuditWrite {
         user: line.user.username,
@@ -162,7 +162,7 @@ mod tests {
         "responseStatus":{"metadata":{},"code":200}}"#;
 
     #[test]
-    fn a_line_tells_who_wrote_what() {
+    fn audit_line_has_user_and_object() {
         let write = parse(LINE).unwrap();
         assert_eq!(write.user, "system:serviceaccount:kube-system:node-controller");
         assert_eq!((write.verb.as_str(), write.resource.as_str()), ("patch", "nodes/status"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_still_being_written_is_left_for_later() {
+    fn incomplete_audit_line_is_read_later() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
         let line = LINE.replace('\n', "");
@@ -178,7 +178,12 @@ mod tests {
         let log = AuditLog::from_now(&path).unwrap();
         fs::write(&path, format!("{line}\n{line}\n{{\"kind\":")).unwrap();
 
-        assert_eq!(log.writes("system:serviceaccount:").unwrap().len(), 1, "the first was there before");
+        assert_eq!(
+            log.writes("system:serviceaccount:").unwrap().len(),
+            1,
+            "the first line was \
+             written before the mark"
+        );
         let mark = log.mark().unwrap();
         fs::write(&path, format!("{line}\n{line}\n{line}\n")).unwrap();
         assert_eq!(log.writes_since(mark, "").unwrap().len(), 1);

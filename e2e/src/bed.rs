@@ -1,6 +1,6 @@
-//! What a scenario lies in: a [`Cluster`], the deeds of those who use it, and looks at what came of them.
+//! The environment of a scenario: a [`Cluster`], the actions of its users, and checks of the results.
 //!
-//! Every look waits for a condition, with one deadline for all: it is no measure of speed, only the end of hope.
+//! Every check waits for a condition, with the same deadline. The deadline only ends failed tests; it is not a performance target.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,8 +28,8 @@ use crate::quiet::quiet;
 use crate::simcloud::{Simcloud, State};
 use crate::{seconds, tools};
 
-/// For anything that should happen. Most of it does within a second; the slowest is a listing of the cloud that comes each
-/// 30 s, and controllers that find a peer again after 10 s.
+/// The deadline of every check. Most conditions hold within a second. The slowest need a listing of the cloud, every 30 s, or a controller
+/// that reconnects to a peer, after 10 s.
 pub const WITHIN: Duration = seconds(60);
 
 /// The Deployment of the adapter.
@@ -37,7 +37,7 @@ pub const ADAPTER: &str = "cloud-adapter";
 /// The Deployments of the controllers.
 pub const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
-/// As whom the controllers report Events: by the names that those of Kubernetes had.
+/// The components under which the controllers report Events: the names of the Kubernetes controllers.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
 
@@ -46,15 +46,15 @@ const REPORTERS: [&str; 4] =
 pub struct Bed<Cloud = Simcloud> {
     /// All processes.
     pub cluster: Cluster<Cloud>,
-    /// The deadline of every look.
+    /// The deadline of every check.
     pub within: Duration,
 }
 
 impl Bed {
-    /// Everything is installed, runs and is ready.
+    /// Installs everything and waits until all pods are ready.
     ///
     /// # Errors
-    /// When a part does not start; the message has the end of its log.
+    /// Returns an error if a part does not start; it has the end of the part's log.
     pub async fn start() -> anyhow::Result<Self> {
         let mut this = Self::install().await?;
         this.cluster.pods.start()?;
@@ -62,35 +62,35 @@ impl Bed {
         Ok(this)
     }
 
-    /// The chart is installed, and none of its pods runs yet.
+    /// Installs the chart without starting its pods.
     ///
     /// # Errors
-    /// When a part does not start, or the chart is refused.
+    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install() -> anyhow::Result<Self> {
         Self::install_with(&json!({})).await
     }
 
-    /// The chart is installed with these values besides, and none of its pods runs yet.
+    /// Installs the chart with additional values, without starting its pods.
     ///
     /// # Errors
-    /// When a part does not start, or the chart is refused.
+    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install_with(values: &Value) -> anyhow::Result<Self> {
         Self::install_on(ControlPlane::shared(&tools()?).await?, values).await
     }
 
-    /// The same on this control plane.
+    /// Does the same on this control plane.
     ///
     /// # Errors
-    /// As [`Self::install_with`].
+    /// Returns the errors of [`Self::install_with`].
     pub async fn install_on(control_plane: ControlPlane, values: &Value) -> anyhow::Result<Self> {
         let cluster = Cluster::install_on(control_plane, |all| merge(all, values)).await?;
         Ok(Self { cluster, within: WITHIN })
     }
 
-    /// The same, and a proxy through which the controllers come to the adapter.
+    /// Does the same, with a proxy between the controllers and the adapter.
     ///
     /// # Errors
-    /// When a part does not start, or the chart is refused.
+    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install_behind_proxy(values: &Value) -> anyhow::Result<(Self, AdapterProxy)> {
         let proxy = AdapterProxy::start().await?;
         let mut all = proxy.values();
@@ -100,11 +100,11 @@ impl Bed {
         Ok((this, proxy))
     }
 
-    /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
-    /// node is initialised.
+    /// Creates an instance and registers its node, as a kubelet does, with a pod network if one is given. Waits until the node is
+    /// initialised.
     ///
     /// # Errors
-    /// When somebody refuses, or it stays tainted.
+    /// Returns an error if a request is refused, or if the node stays tainted.
     pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
         self.cluster.cloud.create_instance(name).await?;
         let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
@@ -112,10 +112,10 @@ impl Bed {
         self.initialised(name).await
     }
 
-    /// Waits until a look at the whole cloud gives a value.
+    /// Waits until `look` returns a value for the state of the whole cloud.
     ///
     /// # Errors
-    /// When it does not in time, with what was seen last.
+    /// Returns an error with the last observation if it returns none until the deadline.
     pub async fn until_cloud<T>(
         &self,
         what: &str,
@@ -127,24 +127,24 @@ impl Bed {
 }
 
 impl Bed<OpenStack> {
-    /// Everything is installed on the real services, runs and is ready.
+    /// Installs everything on the real services and waits until all pods are ready.
     ///
     /// # Errors
-    /// When a part does not start; the message has the end of its log.
+    /// Returns an error if a part does not start; it has the end of the part's log.
     pub async fn on_openstack(project: Arc<Project>) -> anyhow::Result<Self> {
         Self::on_openstack_with(project, &json!({})).await
     }
 
-    /// The same with these values besides.
+    /// Does the same with additional values.
     ///
     /// # Errors
-    /// As [`Self::on_openstack`].
+    /// Returns the errors of [`Self::on_openstack`].
     pub async fn on_openstack_with(project: Arc<Project>, more: &Value) -> anyhow::Result<Self> {
         let control_plane = ControlPlane::shared(&tools()?).await?;
         let cloud = OpenStack::start(&control_plane, project).await?;
         let mut values = Values::new()?.render();
         merge(&mut values, &cloud.values());
-        // Listed often, so that nobody waits long for what somebody else did.
+        // Short intervals, so that tests soon see changes that others made in the cloud.
         let often = ["instances", "loadBalancers", "routes"].map(|it| (it, json!({ "maxAge": "10s" })));
         merge(&mut values, &json!({ "adapter": { "cache": BTreeMap::from(often) } }));
         merge(&mut values, more);
@@ -157,20 +157,20 @@ impl Bed<OpenStack> {
         Ok(this)
     }
 
-    /// Gives the adapter these keys of `auth` in its clouds.yaml.
+    /// Replaces these keys of `auth` in the adapter's clouds.yaml.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn give(&self, keys: &Value) -> anyhow::Result<()> {
         self.cluster.cloud.give(&self.client(), keys).await?;
         self.cluster.pods.refresh_volumes(&self.cluster.control_plane).await
     }
 
-    /// A machine comes up and its kubelet registers it, with a network for its pods if one is given. Waits until the
-    /// node is initialised.
+    /// Creates an instance and registers its node, as a kubelet does, with a pod network if one is given. Waits until the node is
+    /// initialised.
     ///
     /// # Errors
-    /// When somebody refuses, or it stays tainted.
+    /// Returns an error if a request is refused, or if the node stays tainted.
     pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
         self.cluster.cloud.project.create_servers(name, 1).await?;
         let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
@@ -178,10 +178,10 @@ impl Bed<OpenStack> {
         self.initialised(name).await
     }
 
-    /// Waits until a look at the whole project gives a value.
+    /// Waits until `look` returns a value for the state of the whole project.
     ///
     /// # Errors
-    /// When it does not in time, with what was seen last.
+    /// Returns an error with the last observation if it returns none until the deadline.
     pub async fn until_cloud<T>(
         &self,
         what: &str,
@@ -196,12 +196,12 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until all pods are ready.
     ///
     /// # Errors
-    /// When one ends, or is not ready in time; the message has the end of its log.
+    /// Returns an error if a pod ends or is not ready until the deadline; it has the end of the pod's log.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         self.cluster.pods.wait_ready(self.within).await
     }
 
-    /// A client that may do everything.
+    /// A client with administrator rights.
     pub fn client(&self) -> Client {
         self.cluster.control_plane.client()
     }
@@ -219,10 +219,10 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until a node has lost the taint.
     ///
     /// # Errors
-    /// When it keeps it.
+    /// Returns an error if the node keeps the taint.
     pub async fn initialised(&self, name: &str) -> anyhow::Result<Node> {
         self.until_node(name, "is initialised", |node| {
-            ensure!(!is_uninitialised(node), "it has the taint");
+            ensure!(!is_uninitialised(node), "the node has the taint");
             Ok(node.clone())
         })
         .await
@@ -231,7 +231,7 @@ impl<Cloud> Bed<Cloud> {
     /// Changes a Service, as `kubectl patch` does.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn patch_service(&self, name: &str, patch: &Value) -> anyhow::Result<Service> {
         let patched = self.services().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.with_context(|| format!("cannot change Service {name}"))
@@ -240,7 +240,7 @@ impl<Cloud> Bed<Cloud> {
     /// Changes a node, as `kubectl patch` does.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn patch_node(&self, name: &str, patch: &Value) -> anyhow::Result<Node> {
         let patched = self.nodes().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.with_context(|| format!("cannot change node {name}"))
@@ -249,7 +249,7 @@ impl<Cloud> Bed<Cloud> {
     /// Deletes a Service and waits until its object is gone.
     ///
     /// # Errors
-    /// When the API server refuses, or a finalizer stays.
+    /// Returns an error if the API server refuses, or if a finalizer stays.
     pub async fn delete_service(&self, name: &str) -> anyhow::Result<()> {
         let services = self.services();
         services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
@@ -261,10 +261,10 @@ impl<Cloud> Bed<Cloud> {
         .await
     }
 
-    /// Waits until a look at a node gives a value.
+    /// Waits until `look` returns a value for a node.
     ///
     /// # Errors
-    /// When it does not in time, with what was seen last.
+    /// Returns an error with the last observation if it returns none until the deadline.
     pub async fn until_node<T>(
         &self,
         name: &str,
@@ -277,10 +277,10 @@ impl<Cloud> Bed<Cloud> {
         self.explain(seen, "Node", name).await
     }
 
-    /// Waits until a look at a Service gives a value.
+    /// Waits until `look` returns a value for a Service.
     ///
     /// # Errors
-    /// When it does not in time, with what was seen last.
+    /// Returns an error with the last observation if it returns none until the deadline.
     pub async fn until_service<T>(
         &self,
         name: &str,
@@ -296,16 +296,17 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until a Service has its address, and returns it.
     ///
     /// # Errors
-    /// When it gets none.
+    /// Returns an error if the Service gets no address.
     pub async fn address(&self, service: &str) -> anyhow::Result<String> {
-        self.until_service(service, "has an address", |it| address(it).context("it has none")).await
+        self.until_service(service, "has an address", |it| address(it).context("the Service has no address"))
+            .await
     }
 
-    /// The Events of the controllers on an object, oldest first. The API server has some of its own to tell: it may take a Service
-    /// that is made just after its start for one without an address.
+    /// The Events of the controllers on an object, oldest first. Leaves out Events of the API server: just after its start, it may report
+    /// that a new Service has no address.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Returns an error if the API server does not answer.
     pub async fn events(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
         let events: Api<Event> = Api::all(self.client());
         let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
@@ -315,10 +316,10 @@ impl<Cloud> Bed<Cloud> {
         Ok(events)
     }
 
-    /// Waits until an object has an Event of this reason, and returns the last one's message.
+    /// Waits until an object has an Event with this reason, and returns the last one's message.
     ///
     /// # Errors
-    /// When there is none in time, with those that are there.
+    /// Returns an error with the existing Events if there is none until the deadline.
     pub async fn told(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
         eventually(&format!("{kind} {name} has an Event {reason}"), self.within, || async {
             let events = self.events(kind, name).await?;
@@ -329,20 +330,20 @@ impl<Cloud> Bed<Cloud> {
         .await
     }
 
-    /// How many Events of this reason are on an object, each of those that were counted up as often as that.
+    /// The number of Events with this reason on an object, including repetitions that the API server or a controller counted up.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Returns an error if the API server does not answer.
     pub async fn times(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<i32> {
         let times = |event: &Event| event.count.unwrap_or(1).max(1);
         let events = self.events(kind, name).await?;
         Ok(events.iter().filter(|it| it.reason.as_deref() == Some(reason)).map(times).sum())
     }
 
-    /// Waits until a controller is ready and nothing is left for it to do.
+    /// Waits until a controller is ready and its queue is empty.
     ///
     /// # Errors
-    /// When it ends, or works on and on; the message has the end of its log.
+    /// Returns an error if the controller ends, or if its queue does not become empty; it has the end of the log.
     pub async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
         pod.wait_ready(self.within).await?;
@@ -353,14 +354,13 @@ impl<Cloud> Bed<Cloud> {
             .with_context(|| pod.tail())
     }
 
-    /// Waits until the service-controller puts so many nodes behind its load balancers, which it does a moment after they
-    /// joined.
+    /// Waits until the service-controller uses this number of nodes as backends, which takes a moment after they joined.
     ///
     /// # Errors
-    /// When it puts others there.
+    /// Returns an error if it uses another number of nodes.
     pub async fn targets(&mut self, nodes: u32) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get("service-controller")?;
-        eventually(&format!("load balancers have {nodes} nodes behind them"), self.within, || async {
+        eventually(&format!("load balancers have {nodes} nodes as backends"), self.within, || async {
             let there = sum(&pod.metrics().await?, "cloud_controller_load_balancer_targets");
             ensure!((there - f64::from(nodes)).abs() < 0.5, "they have {there}");
             Ok(())
@@ -368,10 +368,10 @@ impl<Cloud> Bed<Cloud> {
         .await
     }
 
-    /// How the controllers' calls to the adapter ended, and how often: `OK`, or the reason of the error.
+    /// The results of the controllers' calls to the adapter, with their numbers: `OK`, or the reason of the error.
     ///
     /// # Errors
-    /// When one does not answer.
+    /// Returns an error if a controller does not answer.
     pub async fn adapter_calls(&mut self) -> anyhow::Result<BTreeMap<String, f64>> {
         let mut all = BTreeMap::new();
         for controller in CONTROLLERS {
@@ -384,10 +384,10 @@ impl<Cloud> Bed<Cloud> {
         Ok(all)
     }
 
-    /// The Warning Events of the controllers on anything, each with its object.
+    /// The Warning Events of the controllers, each with its object.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Returns an error if the API server does not answer.
     pub async fn warnings(&self) -> anyhow::Result<Vec<String>> {
         let events: Api<Event> = Api::all(self.client());
         let warnings = events.list(&ListParams::default().fields("type=Warning")).await?.items;
@@ -400,11 +400,11 @@ impl<Cloud> Bed<Cloud> {
         Ok(warnings.iter().filter(|event| is_ours(event)).map(named).collect())
     }
 
-    /// A file with a token of a ServiceAccount of the release's namespace, for these audiences; without any, for the API
+    /// Writes a file with a token of a ServiceAccount in the release's namespace, for these audiences; if there are none, for the API
     /// server.
     ///
     /// # Errors
-    /// When the API server refuses, or the file cannot be written.
+    /// Returns an error if the API server refuses, or if the file cannot be written.
     pub async fn token(&self, account: &str, audiences: &[&str]) -> anyhow::Result<PathBuf> {
         let accounts = Api::namespaced(self.client(), &self.cluster.release.namespace);
         let token = token(&accounts, account, audiences).await?;
@@ -414,15 +414,15 @@ impl<Cloud> Bed<Cloud> {
         Ok(file)
     }
 
-    /// Waits until a controller runs, says that it is not ready, and why.
+    /// Waits until a controller reports that it is not ready, for this reason.
     ///
     /// # Errors
-    /// When it is ready all the time, ends, or says something else.
+    /// Returns an error if it is always ready, ends, or reports another reason.
     pub async fn unready(&mut self, controller: &str, why: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
-        let what = format!("{controller} is not ready, saying {why:?}");
+        let what = format!("{controller} is not ready and reports {why:?}");
         let looked = eventually(&what, self.within, || async {
-            let Err(error) = pod.look_ready().await else { bail!("it is ready") };
+            let Err(error) = pod.look_ready().await else { bail!("the controller is ready") };
             let text = format!("{error:#}");
             ensure!(text.contains(why), "{text}");
             Ok(())
@@ -432,11 +432,11 @@ impl<Cloud> Bed<Cloud> {
         Ok(())
     }
 
-    /// What a pod wrote to the API server since the mark, but for its Lease, and for what is about `except`: an object's name,
-    /// which the names of its Events begin with.
+    /// The writes of a pod to the API server since the mark, without its Lease, and without `except`: the name of an object, with which the
+    /// names of its Events begin.
     ///
     /// # Errors
-    /// When the audit log cannot be read.
+    /// Returns an error if the audit log cannot be read.
     pub fn writes_of(&mut self, pod: &str, since: Mark, except: &str) -> anyhow::Result<Vec<AuditWrite>> {
         let user = self.cluster.pods.get(pod)?.user().to_owned();
         let writes = self.cluster.control_plane.audit_log().writes_since(since, &user)?;
@@ -446,7 +446,7 @@ impl<Cloud> Bed<Cloud> {
         Ok(writes.into_iter().filter(counts).collect())
     }
 
-    /// Adds to a failure what people would look at first.
+    /// Adds the object's Events to an error.
     async fn explain<T>(&self, seen: anyhow::Result<T>, kind: &str, name: &str) -> anyhow::Result<T> {
         let Err(error) = seen else { return seen };
         let events = self.events(kind, name).await.unwrap_or_default();
@@ -454,13 +454,13 @@ impl<Cloud> Bed<Cloud> {
     }
 }
 
-/// Whether no cloud provider has taken care of a node yet.
+/// Whether the node still has the `uninitialized` taint.
 pub fn is_uninitialised(node: &Node) -> bool {
     let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.any(|taint| taint.key == UNINITIALIZED)
 }
 
-/// The address of a Service's load balancer, as its status has it.
+/// The address of a Service's load balancer in its status.
 pub fn address(service: &Service) -> Option<String> {
     let ingress = service.status.as_ref()?.load_balancer.as_ref()?.ingress.as_ref()?.first()?;
     ingress.ip.clone().or_else(|| ingress.hostname.clone())

@@ -1,8 +1,8 @@
-//! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud whose answers take their time, the chart's processes.
+//! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud with latency, the processes of the chart.
 //!
-//! Each scenario is a file: it does something to the `Stage`, and a pure function judges what that took. `result` is
-//! what was measured as data, of which the `table` and the `page` in the docs are made. One set-up serves all scenarios, in the order of
-//! [`Scenario`]; who asks for one gets it on a cluster that was grown in one go.
+//! Each scenario is a file: it performs an action on the `Stage`, and a pure function judges the cost. `result` has the measurements as
+//! data; the `table` and the `page` in the docs are rendered from it. All scenarios share one set-up and run in the order of [`Scenario`];
+//! a single scenario runs on a cluster that is grown to full size at once.
 
 mod beside;
 mod causes;
@@ -45,15 +45,15 @@ use progress::Progress;
 use result::{Report, Row, Size, Who};
 use stage::Stage;
 
-/// Somebody ended it before its last scenario: what shells say of a program that was interrupted.
+/// The exit code if the user interrupted the benchmark, as shells report it.
 const INTERRUPTED: u8 = 130;
-/// What is made of the results, from the root of the repository.
+/// The page that is rendered from the results, relative to the root of the repository.
 const PAGE: &str = "docs/benchmarks.md";
 
-/// Measures what is asked for, or writes the page, and leaves nothing running.
+/// Measures, or writes the page. Leaves no process running.
 ///
 /// # Errors
-/// When nothing could be measured at all, or a file cannot be read or written.
+/// Returns an error if nothing could be measured, or if a file cannot be read or written.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.write_docs.is_empty() {
         return write_page(&args.write_docs);
@@ -64,11 +64,11 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         members: args.members.min(args.nodes).into(),
         seconds: args.seconds.into(),
     };
-    // Building them takes minutes, and Ctrl-C ends that at once: signals are caught from here on only.
+    // Building the tools takes minutes, and Ctrl-C ends that at once: signals are caught only after it.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
-    // Where the results go is nothing that they depend on.
+    // The recorded command leaves out the paths of results, which do not affect them.
     let flags =
         Args { json: None, profile: args.profile.as_ref().map(|_| "DIR".into()), ..args.clone() }.to_flags();
     let flags = flags.iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
@@ -83,11 +83,11 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             done = Box::pin(measure(&tools, args, (&mut report, &mut stage), (progress, who))) => Some(done),
             () = signals.next() => None,
         };
-        progress.say("everything is being stopped");
+        progress.say("stopping everything");
         if let Some(stage) = stage {
             tokio::select! {
                 closed = stage.close() => closed?,
-                // Dropped half-way, it kills what is left.
+                // If it is dropped half-way, it kills the remaining processes.
                 () = signals.next() => (),
             }
         }
@@ -100,7 +100,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match done {
         None => Ok(ExitCode::from(INTERRUPTED)),
         Some(Err(error)) => Err(error),
-        // What the peer misses is told and no failure of ours.
+        // Targets that only the peer misses are reported, but are not a failure.
         Some(Ok(())) if report.rows.iter().filter(|it| it.who == Who::Ours).all(Row::is_met) => {
             Ok(ExitCode::SUCCESS)
         }
@@ -108,7 +108,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One scenario after the other. One that fails is told, and ends it: what comes after would be measured on something else.
+/// Runs the scenarios one after the other. A failed scenario is reported and ends the run: later ones would start from another state.
 async fn measure(
     tools: &Tools,
     args: &Args,
@@ -117,7 +117,7 @@ async fn measure(
 ) -> anyhow::Result<()> {
     for scenario in args.wanted().into_iter().filter(|it| is_of(*it, who)) {
         Box::pin(prepare(tools, (report.size, who), (scenario, &args.profile), (progress, stage))).await?;
-        let stage = stage.as_mut().context("there is no cluster")?;
+        let stage = stage.as_mut().context("no cluster was started")?;
         let name = scenario.name();
         let load = machine::load();
         progress.say(&name);
@@ -140,7 +140,7 @@ async fn measure(
     Ok(())
 }
 
-/// The cluster for a scenario: that of the one before, unless it needs one of its own.
+/// Provides the cluster of a scenario: the one of the previous scenario, unless it needs a separate one.
 async fn prepare(
     tools: &Tools,
     (size, who): (Size, Who),
@@ -149,17 +149,17 @@ async fn prepare(
 ) -> anyhow::Result<()> {
     let own = scenario == Scenario::Replicas;
     if own && let Some(stage) = slot.take() {
-        progress.told("the cluster of the others is stopped", stage.close()).await?;
+        progress.told("stopping the shared cluster", stage.close()).await?;
     }
     if slot.is_none() {
         let started = if own {
-            progress.told("a cluster with replicas starts", replicas::start(tools, size, progress)).await?
+            progress.told("starting a cluster with replicas", replicas::start(tools, size, progress)).await?
         } else {
-            progress.told("the cluster starts", Stage::start(tools, (size, who), progress)).await?
+            progress.told("starting the cluster", Stage::start(tools, (size, who), progress)).await?
         };
         *slot = Some(started);
     }
-    let stage = slot.as_mut().context("there is no cluster")?;
+    let stage = slot.as_mut().context("no cluster was started")?;
     stage.profile.clone_from(profile);
     if matches!(scenario, Scenario::Join | Scenario::Growth) {
         return Ok(());
@@ -167,7 +167,7 @@ async fn prepare(
     stage.grow(stage.size.nodes, stage.size.services.max(stage.services.len())).await
 }
 
-/// The peer has no adapter, and is no three processes; how it grows is seen by its figures at one size.
+/// The peer is one process without an adapter, so these scenarios do not apply. It is measured at one size only, without growth.
 fn is_of(scenario: Scenario, who: Who) -> bool {
     use Scenario::{AdapterRestart, Growth, Replicas, Restart};
     who == Who::Ours || !matches!(scenario, Growth | Restart | AdapterRestart | Replicas)
@@ -190,7 +190,7 @@ async fn one(scenario: Scenario, stage: &mut Stage) -> anyhow::Result<Row> {
     }
 }
 
-/// The table to standard output, everything to the file.
+/// Writes the table to standard output and the complete results to the file.
 fn tell(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
     io::stdout().write_all(table::table(report).as_bytes()).context("cannot write to standard output")?;
     let Some(path) = json else { return Ok(()) };
@@ -198,12 +198,13 @@ fn tell(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
     fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The last measurement of each scenario, by whom.
+/// The last measurement of each scenario, by measured system.
 fn write_page(files: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let read = |path: &PathBuf| {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_str::<Report>(&text)
-            .with_context(|| format!("{} is no result of `cargo xtask bench scale --json`", path.display()))
+        serde_json::from_str::<Report>(&text).with_context(|| {
+            format!("{} is not a result of `cargo xtask bench scale --json`", path.display())
+        })
     };
     let reports = files.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

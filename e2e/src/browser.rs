@@ -1,7 +1,7 @@
-//! A headless Chromium, driven over a pipe: what people see of a page, and what the page asks for.
+//! A headless Chromium, driven over a pipe: what a page shows to users, and which requests it makes.
 //!
-//! Source: the Chrome DevTools Protocol, <https://chromedevtools.github.io/devtools-protocol/>; `--remote-debugging-pipe` has messages end
-//! with a zero byte and comes without a WebSocket.
+//! Source: the Chrome DevTools Protocol, <https://chromedevtools.github.io/devtools-protocol/>; with `--remote-debugging-pipe`, messages
+//! end with a zero byte and no WebSocket is needed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,15 +19,15 @@ use tokio::time::Instant;
 
 use crate::process::{guarded, in_path, spawn};
 
-/// The names under which distributions have it.
+/// The names of the executable in distributions.
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-/// Everything that one is asked for; the first answer takes seconds on a machine under load.
+/// The deadline of every command; the first answer takes seconds on a host under load.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
-/// Nothing but the page that is looked at.
+/// Disables all requests of the browser itself.
 const FLAGS: [&str; 11] = [
     "--headless=new",
     "--remote-debugging-pipe",
-    // It cannot be had as root or in most containers, and the pages are our own.
+    // The sandbox does not work as root or in most containers, and only pages of this project are loaded.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -38,7 +38,7 @@ const FLAGS: [&str; 11] = [
     "--no-first-run",
     "--hide-scrollbars",
 ];
-/// Has the pipes where the browser looks for them: 3 to it, 4 from it.
+/// Moves the pipes to the file descriptors that the browser expects: 3 for input, 4 for output.
 const PIPES: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
 /// A running browser with one tab. It ends when it is dropped.
@@ -49,40 +49,40 @@ pub struct Browser {
     from: Receiver<Value>,
     last: u64,
     session: String,
-    /// What happened and nobody has looked at yet.
+    /// Events that were not read yet.
     events: Vec<Value>,
 }
 
-/// How a page is looked at.
+/// Settings of the browser window.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// In CSS pixels.
     pub width: u32,
-    /// Whether the user prefers it so.
+    /// Whether the user prefers a dark page.
     pub dark: bool,
 }
 
-/// What was seen.
+/// The observed page.
 #[derive(Debug)]
 pub struct Seen {
-    /// How wide the page is, in CSS pixels.
+    /// The width of the page, in CSS pixels.
     pub width: u64,
-    /// Everything that was asked for.
+    /// All requests.
     pub requests: Vec<String>,
-    /// What the console has to say, such as what the page's policy forbids.
+    /// Messages of the console, such as violations of the page's content security policy.
     pub complaints: Vec<String>,
-    /// As PNG, the whole page.
+    /// A PNG image of the whole page.
     pub picture: Vec<u8>,
 }
 
 impl Browser {
-    /// Starts one. `dir`: for what it writes.
+    /// Starts a browser that keeps its files in `dir`.
     ///
     /// # Errors
-    /// When there is none, or it does not answer.
+    /// Returns an error if there is no browser, or if it does not answer.
     pub fn start(dir: &Path) -> anyhow::Result<Self> {
         let program = program()?;
-        let mut command = guarded(&in_path("sh").context("there is no sh")?);
+        let mut command = guarded(&in_path("sh").context("cannot find sh")?);
         let log = fs::File::create(dir.join("browser.log"))?;
         command.args(["-c", PIPES]).arg(&program).args(FLAGS);
         command.arg(format!("--user-data-dir={}", dir.join("browser").display()));
@@ -112,10 +112,10 @@ impl Browser {
         Ok(this)
     }
 
-    /// Looks at a page once it is loaded.
+    /// Loads a page and observes it.
     ///
     /// # Errors
-    /// When it does not load.
+    /// Returns an error if the page does not load.
     pub fn look(&mut self, url: &str, Look { width, dark }: Look) -> anyhow::Result<Seen> {
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -149,10 +149,10 @@ impl Browser {
         })
     }
 
-    /// The value of an expression in the page, which need not allow scripts of its own.
+    /// The value of a JavaScript expression in the page. Works even if the page's policy forbids scripts.
     ///
     /// # Errors
-    /// When it has none.
+    /// Returns an error if the expression has no value.
     pub fn evaluate(&mut self, expression: &str) -> anyhow::Result<Value> {
         let expression = json!({ "expression": expression, "returnByValue": true });
         let said = self.call("Runtime.evaluate", &expression)?;
@@ -177,7 +177,7 @@ impl Browser {
         Ok(at(&answer, "/result"))
     }
 
-    /// Until this has happened, since the events were cleared.
+    /// Waits until this event has happened since the events were cleared.
     fn wait(&mut self, event: &str) -> anyhow::Result<()> {
         if self.events.iter().any(|it| at(it, "/method") == event) {
             return Ok(());
@@ -202,18 +202,18 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its children end with it.
+        // Its child processes end with it.
         let _gone = self.child.kill().is_ok();
         let _waited = self.child.wait().is_ok();
     }
 }
 
-/// A part of an answer; null: it is not there.
+/// A part of an answer; null if it is missing.
 fn at(answer: &Value, place: &str) -> Value {
     answer.pointer(place).cloned().unwrap_or_default()
 }
 
 fn program() -> anyhow::Result<PathBuf> {
     let found = PROGRAMS.iter().find_map(|name| in_path(name));
-    found.context("there is no Chromium: install Debian's package chromium, as .ci/run does")
+    found.context("Chromium not found: install Debian's package chromium, as .ci/run does")
 }

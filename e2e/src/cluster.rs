@@ -1,4 +1,4 @@
-//! The whole thing that a scenario plays on: control plane, cloud, chart and the processes that it describes.
+//! The system under test in a scenario: control plane, cloud, chart, and the processes that the chart describes.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::{Tools, seconds};
 /// A cluster on which the chart is installed, with a cloud of its own.
 #[derive(Debug)]
 pub struct Cluster<Cloud = Simcloud> {
-    // In the order in which they are dropped: callers before those whom they call.
+    // In the order in which they are dropped: clients before their servers.
     /// The adapter and the controllers.
     pub pods: Pods,
     /// The cloud, which outlives the adapter.
@@ -26,7 +26,7 @@ impl Cluster {
     /// Starts everything and waits until it is ready.
     ///
     /// # Errors
-    /// When a part does not start; the message has the end of its log.
+    /// Returns an error if a part does not start; it has the end of the part's log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
         let mut this = Self::install(tools, |_| ()).await?;
         this.pods.start()?;
@@ -34,18 +34,18 @@ impl Cluster {
         Ok(this)
     }
 
-    /// Takes a control plane, starts a cloud and installs the chart, with values changed by `change`; no pod runs yet.
+    /// Takes a control plane, starts a cloud and installs the chart, with values changed by `change`. Starts no pods.
     ///
     /// # Errors
-    /// When a part does not start, or the chart is refused.
+    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install(tools: &Tools, change: impl FnOnce(&mut Value)) -> anyhow::Result<Self> {
         Box::pin(Self::install_on(ControlPlane::shared(tools).await?, change)).await
     }
 
-    /// The same on this control plane.
+    /// Does the same on this control plane.
     ///
     /// # Errors
-    /// As [`Self::install`].
+    /// Returns the errors of [`Self::install`].
     pub async fn install_on(
         control_plane: ControlPlane,
         change: impl FnOnce(&mut Value),

@@ -1,5 +1,5 @@
-//! One Kubernetes control plane: etcd and kube-apiserver on loopback, with RBAC and an audit log. No controllers and no
-//! kubelets: what those would do, a test does itself.
+//! A Kubernetes control plane: etcd and kube-apiserver on loopback, with RBAC and an audit log. It has no controllers and no kubelets; the
+//! tests do their work.
 
 mod own;
 pub mod pool;
@@ -27,12 +27,12 @@ use own::Own;
 use pool::Lent;
 use work_dir::WorkDir;
 
-/// Names the API server in logs and reports.
+/// The name of the API server in logs and reports.
 pub(crate) const APISERVER: &str = "kube-apiserver";
-/// For helm and kubectl, each call.
+/// The deadline of each call of helm and kubectl.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
 
-/// A running control plane. Everything of it is gone when this is dropped, unless the test panics: then its logs stay.
+/// A running control plane. Dropping it stops it and removes its files; if the test panics, the logs stay.
 pub struct ControlPlane {
     // In the order in which they are dropped: the files last.
     servers: Servers,
@@ -43,41 +43,42 @@ pub struct ControlPlane {
     dir: WorkDir,
 }
 
-/// Whose its servers are.
+/// The owner of the servers.
 #[derive(Debug)]
 enum Servers {
     Own(Box<Own>),
-    /// The pool's, where others had them before.
+    /// A control plane of the pool, which other scenarios used before.
     Lent(Lent),
 }
 
-/// Where to find it.
+/// The addresses and files of a control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Site {
     server: Server,
-    /// The administrator's.
+    /// The administrator's kubeconfig.
     kubeconfig: PathBuf,
     audit_log: PathBuf,
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it is ready. For who stops the API server, or leaves there what the pool cannot undo.
+    /// Starts a control plane and waits until it is ready. For tests that stop the API server, or that leave something that the pool cannot
+    /// undo.
     ///
     /// Cost: about 3 s and 300 MB.
     ///
     /// # Errors
-    /// When a server does not start; the message has the end of its log.
+    /// Returns an error if a server does not start; it has the end of the server's log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
         let mut dir = WorkDir::new()?;
-        // The message names files in it.
+        // The error names files in the directory.
         let own = Own::start(tools, dir.path()).await.inspect_err(|_| dir.keep())?;
         Self::at(own.site(), Servers::Own(Box::new(own)), tools, dir).await
     }
 
-    /// One that is as if it had just started: of the [pool] where there is one, which saves the start.
+    /// Returns a control plane in its initial state, from the [pool] if there is one, which saves the start.
     ///
     /// # Errors
-    /// When the pool has none to lend, or as [`Self::start`].
+    /// Returns an error if the pool has none to lend, or the errors of [`Self::start`].
     pub async fn shared(tools: &Tools) -> anyhow::Result<Self> {
         match pool::socket() {
             Some(socket) => Self::lent_by(&socket, tools).await,
@@ -85,10 +86,10 @@ impl ControlPlane {
         }
     }
 
-    /// One of the [pool] at this socket.
+    /// Borrows a control plane from the [pool] at this socket.
     ///
     /// # Errors
-    /// When it has none to lend.
+    /// Returns an error if the pool has none to lend.
     pub async fn lent_by(socket: &Path, tools: &Tools) -> anyhow::Result<Self> {
         let dir = WorkDir::new()?;
         let (lent, site) = Lent::borrow_from(socket, &dir.logs()).await?;
@@ -101,7 +102,7 @@ impl ControlPlane {
         Ok(Self { servers, site, audit_log, admin, tools: tools.clone(), dir })
     }
 
-    /// A client that may do everything.
+    /// A client with administrator rights.
     pub fn client(&self) -> Client {
         self.admin.clone()
     }
@@ -116,7 +117,7 @@ impl ControlPlane {
         &self.site.server.ca
     }
 
-    /// The directory of this control plane; what a test puts there goes with it.
+    /// The directory of this control plane; files that a test puts there are removed with it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -126,17 +127,17 @@ impl ControlPlane {
         self.dir.logs()
     }
 
-    /// The directory stays when this is dropped, because somebody will want to read it.
+    /// Keeps the directory when this is dropped, so that the logs can be read.
     pub fn keep_logs(&mut self) {
         self.dir.keep();
     }
 
-    /// Where the API server is, for kubeconfigs of others.
+    /// The URL of the API server, for further kubeconfigs.
     pub(crate) fn server(&self) -> Server {
         self.site.server.clone()
     }
 
-    /// Who wrote what, since we have it.
+    /// The audit log since this test has the control plane.
     pub fn audit_log(&self) -> AuditLog {
         self.audit_log.clone()
     }
@@ -144,7 +145,7 @@ impl ControlPlane {
     /// All writes so far by users whose name begins with `user`.
     ///
     /// # Errors
-    /// When the audit log cannot be read.
+    /// Returns an error if the audit log cannot be read.
     pub fn audit_writes(&self, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
         self.audit_log().writes(user)
     }
@@ -152,7 +153,7 @@ impl ControlPlane {
     /// Runs kubectl as the administrator and returns its standard output.
     ///
     /// # Errors
-    /// When it fails; the message is what it wrote to standard error.
+    /// Returns an error with the standard error output if it fails.
     pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         run(self.command(&self.tools.kubectl.path).args(args)).await
     }
@@ -160,15 +161,15 @@ impl ControlPlane {
     /// Runs helm as the administrator and returns its standard output.
     ///
     /// # Errors
-    /// When it fails; the message is what it wrote to standard error.
+    /// Returns an error with the standard error output if it fails.
     pub async fn helm(&self, args: &[&str]) -> anyhow::Result<String> {
         run(self.command(&self.tools.helm.path).args(args)).await
     }
 
-    /// Kills the API server. Connections break without a word, as when its machine dies.
+    /// Kills the API server. Connections break without a shutdown, as when its host fails.
     ///
     /// # Errors
-    /// When it cannot be killed, or is not ours alone.
+    /// Returns an error if it cannot be killed, or if it belongs to the pool.
     pub async fn stop_apiserver(&mut self) -> anyhow::Result<()> {
         self.own()?.apiserver.kill().await.map(drop)
     }
@@ -176,24 +177,24 @@ impl ControlPlane {
     /// Starts the API server again, on the same port and the same data, and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not start; the message has the end of its log.
+    /// Returns an error if it does not start; it has the end of the log.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
         self.launch_apiserver()?;
         self.own()?.wait_ready().await
     }
 
-    /// Starts the API server again, on the same port and the same data, and returns its process id.
+    /// Starts the API server again, on the same port and the same data, and returns its process ID.
     ///
     /// # Errors
-    /// When it runs, or cannot be started.
+    /// Returns an error if it runs already, or if it cannot be started.
     pub(crate) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
         self.own()?.launch_apiserver()
     }
 
-    /// How the API server ended, if it has.
+    /// The exit status of the API server, if it has ended.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// Returns an error if the status cannot be read.
     pub(crate) fn apiserver_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.own()?.apiserver.exit_status()
     }
@@ -201,16 +202,16 @@ impl ControlPlane {
     /// Kills the API server and starts it again.
     ///
     /// # Errors
-    /// When it does not start; the message has the end of its log.
+    /// Returns an error if it does not start; it has the end of the log.
     pub async fn restart_apiserver(&mut self) -> anyhow::Result<()> {
         self.stop_apiserver().await?;
         self.start_apiserver().await
     }
 
-    /// Stops all of it. Dropping does the same; this says whether it went well.
+    /// Stops the control plane. Dropping does the same, but without reporting errors.
     ///
     /// # Errors
-    /// When a server cannot be killed.
+    /// Returns an error if a server cannot be killed.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let own = self.own()?;
         own.apiserver.kill().await?;
@@ -222,14 +223,14 @@ impl ControlPlane {
             Servers::Own(own) => Ok(own),
             Servers::Lent(lent) => {
                 bail!(
-                    "{} is the log of others too: take a control plane of `ControlPlane::start`",
+                    "the API server with the log {} belongs to the pool: use `ControlPlane::start`",
                     lent.log()
                 )
             }
         }
     }
 
-    /// A command that sees our kubeconfig and nothing of the user's own settings.
+    /// A command with the kubeconfig of this control plane and without the user's own settings.
     fn command(&self, program: &Path) -> Command {
         let home = self.dir.path().join("home");
         let mut command = Command::from(guarded(program));
@@ -250,13 +251,13 @@ pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("cannot read {shown}"))?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
     let config = config.with_context(|| format!("cannot use {shown}"))?;
-    Client::try_from(config).with_context(|| format!("cannot make a client from {shown}"))
+    Client::try_from(config).with_context(|| format!("cannot create a client from {shown}"))
 }
 
 async fn run(command: &mut Command) -> anyhow::Result<String> {
     let shown = format!("{:?}", command.as_std());
     let output = timeout(COMMAND_WITHIN, command.output());
-    let output = output.await.with_context(|| format!("no end after {COMMAND_WITHIN:?}: {shown}"))?;
+    let output = output.await.with_context(|| format!("{shown} did not end within {COMMAND_WITHIN:?}"))?;
     let output = output.with_context(|| format!("cannot start {shown}"))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}\n({}, {shown})", errors.trim(), output.status);

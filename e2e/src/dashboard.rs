@@ -1,21 +1,21 @@
-//! What the chart's dashboard asks Prometheus.
+//! The queries of the chart's dashboard.
 
 use anyhow::Context;
 use serde_json::Value;
 
 const DASHBOARD: &str = include_str!("../../helm/cloud-controllers/files/dashboard.json");
 
-/// The query of each line of each panel. Grafana puts a time in place of `$__rate_interval`; here it is `interval`.
+/// The query of each line of each panel. Grafana replaces `$__rate_interval` by a duration; here it is `interval`.
 ///
 /// # Errors
-/// When the dashboard is not what Grafana takes for one.
+/// Returns an error if the dashboard has not the structure that Grafana expects.
 pub fn dashboard_queries(interval: &str) -> anyhow::Result<Vec<String>> {
-    let board: Value = serde_json::from_str(DASHBOARD).context("the dashboard is no JSON")?;
+    let board: Value = serde_json::from_str(DASHBOARD).context("the dashboard is not JSON")?;
     let of = |value: &Value, key| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let targets = of(&board, "panels").into_iter().flat_map(|panel| of(&panel, "targets"));
     let query = |target: Value| {
         let expr = target.get("expr").and_then(Value::as_str);
-        let expr = expr.with_context(|| format!("a panel of the dashboard asks nothing: {target}"))?;
+        let expr = expr.with_context(|| format!("a panel of the dashboard has no query: {target}"))?;
         Ok(expr.replace("$__rate_interval", interval))
     };
     targets.map(query).collect()
@@ -26,7 +26,7 @@ mod tests {
     use super::{DASHBOARD, dashboard_queries};
 
     #[test]
-    fn no_query_is_missed_and_each_can_be_asked() {
+    fn all_dashboard_queries_are_found() {
         let queries = dashboard_queries("30s").unwrap();
         assert_eq!(queries.len(), DASHBOARD.matches("\"expr\":").count());
         let asked: Vec<_> = queries.iter().filter(|query| query.contains('$')).collect();

@@ -1,8 +1,8 @@
-//! The demo: the main job, end to end, on a real control plane, told step by step.
+//! The demo: shows the main functions on a real control plane, step by step.
 //!
-//! `play` does things and hands over what happened as a `Report`; `narration` and serde turn reports into text,
-//! and do nothing else. `play/` has one function a step. Nothing waits a fixed time: each step looks until it sees what it
-//! promised, and fails at its deadline with what it saw instead.
+//! `play` performs the steps and emits `Report`s; `narration` and serde render reports as text or JSON, and do nothing else. `play/` has
+//! one function per step. There are no fixed waiting times: each step polls until its result is there, and fails at its deadline with the
+//! last observation.
 
 mod cloud;
 mod cost;
@@ -33,19 +33,19 @@ use report::{Report, Stay};
 use stage::Stage;
 use teller::Teller;
 
-/// Somebody ended it before its last step: what shells say of a program that was interrupted.
+/// The exit code if the user interrupted the demo, as shells report it.
 const INTERRUPTED: u8 = 130;
 
-/// Plays, stays if it is to stay, and leaves nothing running.
+/// Plays all steps, waits for the user if requested, and leaves no process running.
 ///
 /// # Errors
-/// When nothing could be played at all.
+/// Returns an error if no step could be played.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Building them takes minutes, and Ctrl-C ends that at once: signals are caught from here on only.
+    // Building the tools takes minutes, and Ctrl-C ends that at once: signals are caught only after it.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let teller = Teller::new(args.json);
-    // Not cut short: what is half-made would stay.
+    // The set-up of the project is not interrupted: parts of it would be left behind.
     let project = match args.cloud {
         Cloud::Sim => None,
         Cloud::Openstack => Some(Arc::new(Project::make().await?)),
@@ -57,13 +57,13 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     teller.tell(&Report::CleanUp);
     tokio::select! {
         closed = close(stage, project) => closed?,
-        // Dropped half-way, it kills what is left.
+        // If it is dropped half-way, it kills the remaining processes.
         () = signals.next() => (),
     }
     Ok(code)
 }
 
-/// Who works in the project ends before it.
+/// Stops the processes that use the project before it is removed.
 async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::Result<()> {
     let closed = match stage {
         None => Ok(()),
@@ -75,7 +75,7 @@ async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::R
     closed
 }
 
-/// Until the end, or until somebody has seen enough. What still runs is returned.
+/// Plays until the end or until the user interrupts. Returns what still runs.
 async fn show(
     args: &Args,
     (tools, project): (&Tools, Option<Arc<Project>>),

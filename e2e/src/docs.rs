@@ -1,5 +1,5 @@
-//! The commands that the documentation tells its readers to type: which there are, by pages, and a terminal to type them in. What a page
-//! needs beside a terminal is its stage, which a test makes.
+//! Runs the commands that the documentation tells its readers to type: collects them by page, and types them in a shell. What a page needs
+//! in addition (the stage) is provided by a test.
 
 mod session;
 
@@ -16,51 +16,51 @@ use crate::eventually::eventually;
 use session::Session;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// What a page's commands name by a path of the repository.
+/// Files of the repository that commands of pages name.
 const FOLDERS: [&str; 2] = ["examples", "helm"];
-/// How a shown line begins if its command is to fail.
+/// The beginning of a shown line that marks a command as failing.
 const REFUSAL: &str = "Error:";
-/// What only looks is repeated until it sees what the page shows: the page's reader is slower than we are.
+/// Read-only commands are repeated until they print what the page shows, because a reader of the page would be slower.
 const LOOKS: [&str; 3] = ["cloudctl explain ", "cloudctl status", "curl --silent "];
 const KUBECTL_LOOKS: [&str; 5] = ["get", "describe", "logs", "auth", "cloud"];
 const NAMESPACE: &str = "kube-system";
-/// Where its programs are, as with `cargo install`: a page puts one of its own beside them.
+/// The folder of installed programs, as with `cargo install`: commands of pages add programs to it.
 const BIN: &str = ".cargo/bin";
 
-/// What a page has to type on a stage.
+/// The commands of a page for one stage.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// In the repository.
+    /// The path in the repository.
     pub path: String,
-    /// In their order.
+    /// In order.
     pub commands: Vec<Command>,
 }
 
 /// A command of a page.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The page, and the line that its block begins at.
+    /// The page, and the line at which the command's block begins.
     pub place: String,
-    /// What is typed.
+    /// The text to type.
     pub text: String,
-    /// What the page shows below it.
+    /// The output that the page shows.
     pub shown: Vec<String>,
 }
 
-/// What there is to type on this stage, by pages of the book.
+/// The commands for this stage, by page of the book.
 ///
 /// # Errors
-/// When a page cannot be read.
+/// Returns an error if a page cannot be read.
 pub fn pages(stage: &str) -> anyhow::Result<Vec<Page>> {
     let mut pages = select(|block| block.how == Some(How::Run(stage)))?;
     pages.retain(|page| !page.commands.is_empty());
     Ok(pages)
 }
 
-/// All commands of the book in blocks of one's choice, by pages.
+/// The commands of the book in selected blocks, by page.
 ///
 /// # Errors
-/// When a page cannot be read.
+/// Returns an error if a page cannot be read.
 pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> {
     let summary = read(SUMMARY)?;
     let paths = entries(&summary).into_iter().filter_map(|entry| resolve(SUMMARY, entry.path));
@@ -80,20 +80,20 @@ pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> 
     paths.map(page).collect()
 }
 
-/// Whether a page shows what was printed: its transcript of that command is looked for, the `nth` of those that begin so.
+/// Checks that a page shows this output below the `nth` occurrence of the command.
 ///
-/// Words with figures are like any others with figures, since names, times and counts are those of another day.
+/// Words with digits match all other words with digits, because names, times and counts differ between runs.
 ///
 /// # Errors
-/// When the page has no such transcript, or shows what is not printed.
+/// Returns an error if the page does not show the command, or shows another output.
 pub fn shows(path: &str, command: &str, nth: usize, printed: &str) -> anyhow::Result<()> {
     let text = read(path)?;
     let blocks = blocks(&text);
     let mut commands = blocks.iter().flat_map(Block::commands).filter(|it| it.text == command);
-    let transcript = commands.nth(nth).with_context(|| format!("{path}: shows no {command} ({nth})"))?;
-    ensure!(!transcript.output.is_empty(), "{path}: shows nothing below {command} ({nth})");
+    let transcript = commands.nth(nth).with_context(|| format!("{path} does not show {command} ({nth})"))?;
+    ensure!(!transcript.output.is_empty(), "{path} shows no output below {command} ({nth})");
     let shown = transcript.output.join("\n");
-    ensure!(alike(printed, &transcript.output), "{path} shows\n{shown}\nand {command} prints\n{printed}");
+    ensure!(alike(printed, &transcript.output), "{path} shows\n{shown}\nbut {command} printed\n{printed}");
     Ok(())
 }
 
@@ -106,7 +106,7 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Where the commands are typed: a folder of its own, that looks like the repository.
+/// The folder in which the commands are typed. It looks like the repository.
 #[derive(Debug)]
 pub struct Terminal {
     dir: TempDir,
@@ -114,10 +114,10 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// In front of the cluster that a kubeconfig names.
+    /// A terminal for the cluster of a kubeconfig.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// Returns an error if the folder cannot be created.
     pub fn new(kubeconfig: &Path, helm: &Path, kubectl: &Path) -> anyhow::Result<Self> {
         let dir = TempDir::new()?;
         let bin = dir.path().join(BIN);
@@ -133,27 +133,27 @@ impl Terminal {
         Ok(Self { env: env.map(|(name, value)| (name.to_owned(), value)).into(), dir })
     }
 
-    /// Gives a command a name, as the demo tells its visitors to.
+    /// Gives a command a name, like the aliases that the demo prints.
     ///
     /// # Errors
-    /// When its file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn alias(&self, name: &str, command: &str) -> anyhow::Result<()> {
         let path = self.dir.path().join(BIN).join(name);
         fs::write(&path, format!("#!/bin/sh\nexec {command} \"$@\"\n"))?;
         Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
     }
 
-    /// Sets what a page has a variable for, such as the node that it is about.
+    /// Sets a variable of a page, such as the node that it is about.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Types a page, and returns what went wrong, whatever came before it. What it left running is ended.
+    /// Types the commands of a page, and returns their errors; a failed command does not end the session. Kills what they left running.
     ///
     /// # Errors
-    /// When there is no shell.
+    /// Returns an error if the shell cannot be started.
     pub async fn type_in(&self, page: &Page) -> anyhow::Result<Vec<String>> {
         let mut faults = Vec::new();
         let mut session = Session::start(self.dir.path(), &self.env)?;
@@ -170,13 +170,13 @@ impl Terminal {
 }
 
 impl Session {
-    /// Types a command, and looks for what the page shows.
+    /// Types a command, and compares its output with the page.
     async fn see(&mut self, command: &Command) -> anyhow::Result<()> {
         if !command.only_looks() {
             return self.once(command).await;
         }
         let session = tokio::sync::Mutex::new(self);
-        let seen = eventually("it prints what the page shows", WITHIN, || async {
+        let seen = eventually("the command prints what the page shows", WITHIN, || async {
             session.lock().await.once(command).await
         });
         seen.await
@@ -189,7 +189,11 @@ impl Session {
         if (code == 0) == is_to_fail {
             bail!("exit code {code}:\n{printed}");
         }
-        ensure!(says(&printed, &shown), "the page shows\n{}\nand it prints\n{printed}", shown.join("\n"));
+        ensure!(
+            says(&printed, &shown),
+            "the page shows\n{}\nbut the command printed\n{printed}",
+            shown.join("\n")
+        );
         Ok(())
     }
 }

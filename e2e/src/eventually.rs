@@ -5,16 +5,16 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Between two looks.
+/// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Looks again and again until `look` gives a value.
+/// Calls `look` until it returns a value.
 ///
-/// While the condition does not hold, `look` fails with what it saw instead; the last such error is the cause of ours.
-/// A look that hangs is cut off by the deadline.
+/// While the condition does not hold, `look` fails with what it observed; the last such error is the cause of the returned error. The
+/// deadline also ends a `look` that hangs.
 ///
 /// # Errors
-/// When the condition does not hold by the deadline.
+/// Returns an error if the condition does not hold by the deadline.
 pub async fn eventually<T, Look>(
     what: &str,
     deadline: Duration,
@@ -24,15 +24,15 @@ where
     Look: Future<Output = anyhow::Result<T>>,
 {
     let end = Instant::now() + deadline;
-    let mut last_seen = anyhow!("not looked at once");
+    let mut last_seen = anyhow!("not checked");
     loop {
         match timeout_at(end, look()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(seen)) => last_seen = seen,
-            Err(_) => last_seen = last_seen.context("the last look got no answer; the one before it"),
+            Err(_) => last_seen = last_seen.context("the last check got no answer; the one before it"),
         }
         if Instant::now() + LOOK_EVERY >= end {
-            let text = format!("waited {deadline:?} until {what}, in vain; last seen");
+            let text = format!("condition not met within {deadline:?}: {what}; last seen");
             return Err(last_seen.context(text));
         }
         sleep(LOOK_EVERY).await;
@@ -48,9 +48,9 @@ mod tests {
     use super::{Duration, eventually};
 
     #[tokio::test(start_paused = true)]
-    async fn the_value_is_returned_as_soon_as_there_is_one() {
+    async fn value_is_returned_when_available() {
         let mut looks = 0;
-        let value = eventually("three looks were made", Duration::from_secs(1), || {
+        let value = eventually("three checks were made", Duration::from_secs(1), || {
             looks += 1;
             let seen = looks;
             async move {
@@ -62,15 +62,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_error_tells_what_was_seen_last() {
+    async fn error_has_the_last_observation() {
         let error =
             eventually::<(), _>("it is green", Duration::from_secs(1), || async { anyhow::bail!("red") });
         let text = format!("{:#}", error.await.unwrap_err());
-        assert_eq!(text, "waited 1s until it is green, in vain; last seen: red");
+        assert_eq!(text, "condition not met within 1s: it is green; last seen: red");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_hangs_is_cut_off() {
+    async fn hanging_check_ends_at_the_deadline() {
         let error = eventually::<(), _>("it answers", Duration::from_secs(1), pending);
         assert!(format!("{:#}", error.await.unwrap_err()).contains("got no answer"));
     }

@@ -1,4 +1,4 @@
-//! The adapter's gRPC port, for whoever has a certificate authority and a token, or has not.
+//! Clients of the adapter's gRPC port, with or without a certificate authority and a token.
 
 use std::path::PathBuf;
 
@@ -10,29 +10,28 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::pods::Pod;
 
-/// Which service is looked at: all of them are served by the same replica.
+/// The service whose health is checked: a replica serves all services or none.
 const LOAD_BALANCERS: &str = "cloudadapter.v1alpha1.LoadBalancerService";
 
-/// A way to one adapter's port.
+/// A connection to the port of an adapter.
 #[derive(Clone, Debug)]
 pub struct GrpcPort {
     channel: AdapterChannel,
 }
 
 impl GrpcPort {
-    /// The port of `adapter`, for whoever trusts this authority, or speaks plaintext, and shows this token. Connects to nothing
-    /// yet.
+    /// Opens the port of `adapter` for a client with this token that trusts this authority, or that uses plaintext. Does not connect yet.
     ///
     /// # Errors
-    /// When a file cannot be used.
+    /// Returns an error if a file cannot be used.
     pub fn open(adapter: &Pod, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         Self::at(adapter.flag("--grpc-address")?, ca, token)
     }
 
-    /// The same for any address.
+    /// Does the same for any address.
     ///
     /// # Errors
-    /// When it is none, or a file cannot be used.
+    /// Returns an error if the address is invalid, or if a file cannot be used.
     pub fn at(address: &str, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         let scheme = if ca.is_some() { "https" } else { "http" };
         let target: Target = format!("{scheme}://{address}").parse()?;
@@ -43,20 +42,20 @@ impl GrpcPort {
         Ok(Self { channel: connection.open()? })
     }
 
-    /// What clients of the contract are made over.
+    /// The channel for clients of the contract.
     pub fn channel(&self) -> AdapterChannel {
         self.channel.clone()
     }
 
-    /// Whether this replica serves the contract, as it tells clients that choose one.
+    /// Checks that the replica reports to clients that it serves the contract.
     ///
     /// # Errors
-    /// When it does not, or does not answer.
+    /// Returns an error if it does not serve or does not answer.
     pub async fn look_serving(&self) -> anyhow::Result<()> {
         let request = HealthCheckRequest { service: LOAD_BALANCERS.to_owned() };
         let answer = HealthClient::new(self.channel()).check(request).await.context("no answer")?;
         let status = answer.into_inner().status();
-        ensure!(status == ServingStatus::Serving, "it is {status:?}");
+        ensure!(status == ServingStatus::Serving, "the health status is {status:?}");
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ const NAME: &str = "cloud-controllers";
 /// The installed chart.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// Where its namespaced objects are.
+    /// The namespace of the release.
     pub namespace: String,
 }
 
@@ -24,30 +24,30 @@ impl Release {
     /// Installs the chart into `kube-system`.
     ///
     /// # Errors
-    /// When Helm, the chart or the API server refuses; the message is theirs.
+    /// Returns the error of Helm, which includes those of the chart and the API server.
     pub async fn install(control_plane: &ControlPlane, values: &Value) -> anyhow::Result<Self> {
         let this = Self { namespace: "kube-system".to_owned() };
         this.helm(control_plane, "install", values).await?;
         Ok(this)
     }
 
-    /// Changes its values; those that are not given are the defaults again.
+    /// Upgrades the release with these values; all other values get their defaults.
     ///
     /// # Errors
-    /// When Helm, the chart or the API server refuses; the message is theirs.
+    /// Returns the error of Helm, which includes those of the chart and the API server.
     pub async fn upgrade(&self, control_plane: &ControlPlane, values: &Value) -> anyhow::Result<()> {
         self.helm(control_plane, "upgrade", values).await
     }
 
-    /// Removes it.
+    /// Uninstalls the release.
     ///
     /// # Errors
-    /// When Helm or the API server refuses.
+    /// Returns an error if Helm or the API server refuses.
     pub async fn uninstall(self, control_plane: &ControlPlane) -> anyhow::Result<()> {
         control_plane.helm(&["uninstall", NAME, "--namespace", &self.namespace]).await.map(drop)
     }
 
-    /// Whether an object is of this release, by the annotation that Helm puts on each.
+    /// Whether an object belongs to this release, by Helm's annotation.
     pub(crate) fn owns(&self, object: &impl kube::ResourceExt) -> bool {
         object.annotations().get("meta.helm.sh/release-name").is_some_and(|name| name == NAME)
     }
@@ -62,7 +62,7 @@ impl Release {
     }
 }
 
-/// What tests set in the chart's values: ports of our own, so that several clusters fit on one machine.
+/// The chart values that tests set: separate ports, so that several clusters can run on one host.
 #[derive(Clone, Debug)]
 pub struct Values {
     ip: IpAddr,
@@ -72,10 +72,10 @@ pub struct Values {
 }
 
 impl Values {
-    /// Takes the ports that the four processes listen on.
+    /// Reserves the ports that the four processes listen on.
     ///
     /// # Errors
-    /// When all ports are reserved.
+    /// Returns an error if no port is free.
     pub fn new() -> anyhow::Result<Self> {
         let mut ports = [0; 5];
         for port in &mut ports {
@@ -84,14 +84,14 @@ impl Values {
         Ok(Self { ip: pod_ip()?, ports, cluster_cidr: "10.244.0.0/16".to_owned(), simcloud: None })
     }
 
-    /// Lets the adapter use a simulated cloud that runs apart, instead of one of its own.
+    /// Makes the adapter use a separate simulated cloud, instead of one inside its own process.
     #[must_use]
     pub fn simcloud(mut self, url: &str) -> Self {
         self.simcloud = Some(url.to_owned());
         self
     }
 
-    /// The values as Helm takes them. A test adds its own to the object.
+    /// The values as JSON, to which a test can add its own.
     pub fn render(&self) -> Value {
         let [grpc, adapter, node, service, route] = self.ports;
         json!({
@@ -114,7 +114,7 @@ pub(crate) fn chart() -> PathBuf {
     here.parent().unwrap_or(here).join("helm").join(NAME)
 }
 
-/// Changes values that are named, and leaves the rest.
+/// Merges `change` into `into`, key by key.
 pub fn merge(into: &mut Value, change: &Value) {
     match (into, change) {
         (Value::Object(into), Value::Object(change)) => {

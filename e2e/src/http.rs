@@ -1,4 +1,4 @@
-//! Plain HTTP to our own servers on loopback.
+//! Plain HTTP to test servers on loopback.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, ensure};
 use http::{HeaderMap, StatusCode};
 use reqwest::{Client, Method, RequestBuilder};
 
-/// Servers on loopback answer at once or not at all.
+/// The deadline. Servers on loopback answer at once or not at all.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// A client that knows no proxy and no certificates.
+/// A client without proxies and certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct Http(Client);
 
-/// Whatever was answered.
+/// The answer, whatever its status.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -26,18 +26,18 @@ impl Http {
         Self::within(ANSWER_WITHIN)
     }
 
-    /// For servers that are not as quick as ours.
+    /// A client with another deadline, for slower servers.
     pub(crate) fn within(limit: Duration) -> anyhow::Result<Self> {
-        // Without certificates, because loading the system's takes time and fails where there are none.
+        // Without the system's certificates, because loading them takes time and fails where there are none.
         #[expect(
             clippy::disallowed_methods,
-            reason = "the tests play the vendor's operator, who has no budget"
+            reason = "the tests act as the vendor's operator, without a budget"
         )]
         let client = Client::builder().no_proxy().tls_certs_only([]).timeout(limit).build();
-        client.map(Self).context("cannot make an HTTP client")
+        client.map(Self).context("cannot create an HTTP client")
     }
 
-    /// The body of a successful answer. A refusal is an error with its body.
+    /// The body of a successful answer. Another status is an error with the body.
     pub(crate) async fn get_text(&self, url: &str) -> anyhow::Result<String> {
         self.text(url, |client| client.get(url)).await
     }
@@ -48,7 +48,7 @@ impl Http {
         Ok(answer.with_context(|| format!("no answer from {url}"))?.status().as_u16())
     }
 
-    /// Sends what `request` makes of the client; `what` names it in errors.
+    /// Sends the request that `request` builds; `what` names it in errors.
     pub(crate) async fn text(
         &self,
         what: &str,
@@ -59,7 +59,7 @@ impl Http {
         Ok(body)
     }
 
-    /// The same, and refusals are answers, too.
+    /// Does the same, but returns error statuses as answers.
     pub(crate) async fn answer(
         &self,
         what: &str,
@@ -67,7 +67,7 @@ impl Http {
     ) -> anyhow::Result<Answer> {
         let answer = request(&self.0).send().await.with_context(|| format!("no answer from {what}"))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let body = answer.text().await.with_context(|| format!("half an answer from {what}"))?;
+        let body = answer.text().await.with_context(|| format!("incomplete answer from {what}"))?;
         Ok(Answer { status, headers, body })
     }
 }

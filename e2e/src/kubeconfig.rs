@@ -1,4 +1,4 @@
-//! Kubeconfig files: one for the administrator, one for each ServiceAccount that a process runs as.
+//! Kubeconfig files: one for the administrator, and one for each ServiceAccount that a process runs as.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 
 use crate::pki::CertificateFiles;
 
-/// Where the API server is and how to know it.
+/// The API server's URL and certificate authority.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) ca: PathBuf,
 }
 
-/// Who asks.
+/// The credentials of a user.
 #[derive(Debug)]
 pub(crate) enum Credential<'a> {
     Certificate(&'a CertificateFiles),
     Token(&'a str),
 }
 
-/// Writes a kubeconfig for somebody at home in this namespace. It is JSON, which is YAML too.
+/// Writes a kubeconfig with this default namespace, as JSON, which is also YAML.
 pub(crate) fn write(
     path: &Path,
     server: &Server,
@@ -34,15 +34,15 @@ pub(crate) fn write(
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes a kubeconfig like another one, of whoever has this token.
+/// Writes a copy of a kubeconfig with another token.
 ///
 /// # Errors
-/// When it cannot be read or written, or names no user.
+/// Returns an error if a file cannot be read or written, or if the kubeconfig has no user.
 pub fn kubeconfig_with_token(like: &Path, token: &str, to: &Path) -> anyhow::Result<()> {
     let text = fs::read_to_string(like).with_context(|| format!("cannot read {}", like.display()))?;
     let mut config: Value = serde_json::from_str(&text)?;
     let user =
-        config.pointer_mut("/users/0/user").with_context(|| format!("{} names no user", like.display()))?;
+        config.pointer_mut("/users/0/user").with_context(|| format!("{} has no user", like.display()))?;
     *user = json!({ "token": token.trim() });
     fs::write(to, config.to_string()).with_context(|| format!("cannot write {}", to.display()))
 }

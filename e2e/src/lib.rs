@@ -1,10 +1,10 @@
 //! Real control planes for tests, for the demo and for the benchmark.
 //!
-//! A [`ControlPlane`] is etcd and kube-apiserver on loopback. A [`Release`] is the chart on it, installed with Helm.
-//! [`Pods`] does what the parts that are missing would do: it runs each container's program as its Deployment says.
-//! [`Simcloud`] is the cloud that they work on. A [`Cluster`] is all of that together.
+//! A [`ControlPlane`] is etcd and kube-apiserver on loopback. A [`Release`] is the chart, installed on it with Helm. [`Pods`] does the work
+//! of the kubelet: it runs each container's program as its Deployment says. [`Simcloud`] is the cloud that they use. A [`Cluster`] combines
+//! all of them.
 //!
-//! It deliberately has no fake of anything of Kubernetes: what the API server refuses, refuses here.
+//! Deliberately absent: fakes of Kubernetes. All requests are validated by a real API server.
 
 mod adapter_proxy;
 mod api_proxy;
@@ -66,7 +66,7 @@ pub use simcloud::{Simcloud, State};
 /// Finds the tools, or builds them, with progress on standard error.
 ///
 /// # Errors
-/// When one is nowhere and cannot be built.
+/// Returns an error if a tool can neither be found nor be built.
 pub fn tools() -> anyhow::Result<Tools> {
     let environment = e2e_tools::Environment::of_this_process()?;
     Ok(Tools::get(&environment, &mut e2e_tools::Terminal::new())?)

@@ -1,4 +1,4 @@
-//! Users at work while something else happens: Services come, change and go, and nodes join and leave, all the time.
+//! Load by users, while a test does something else: they create, change and delete Services, and nodes join and leave, all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +18,17 @@ use crate::eventually::eventually;
 use crate::objects::{delete_node, node, service};
 use crate::simcloud::Simcloud;
 
-/// Users who work on Services at the same time.
+/// Users that work on Services at the same time.
 const USERS: usize = 3;
-/// So many of its Services each user keeps, changed: what others do must not touch them.
+/// The number of Services that each user keeps, changed: the work of others must not affect them.
 const KEPT: usize = 2;
-/// Names of machines that come and go, of which these are nodes at the same time.
+/// The number of names for instances that are created and deleted; `NODES` of them are nodes at the same time.
 const MACHINES: usize = 8;
-/// Their networks begin here, far from those that a cluster gives its own nodes.
+/// The first pod network, far from those that a cluster gives its own nodes.
 const FIRST_NETWORK: usize = 100;
 const NODES: usize = 3;
 
-/// Users at work, until they are stopped or this is dropped.
+/// Running users. They work until they are stopped, or until this is dropped.
 #[derive(Debug)]
 pub struct Load {
     rounds: Arc<AtomicUsize>,
@@ -36,20 +36,20 @@ pub struct Load {
     users: JoinSet<anyhow::Result<Outcome>>,
 }
 
-/// What is left of the users' work.
+/// What the users left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// How many Services there ever were.
+    /// The total number of Services created.
     pub n_services: usize,
-    /// How many nodes joined, some of them again.
+    /// The total number of nodes that joined, with repetitions.
     pub n_joined: usize,
-    /// The Services that are there, each with two ports.
+    /// The remaining Services, each with two ports.
     pub services: Vec<String>,
-    /// The networks of the nodes that are there.
+    /// The pod networks of the remaining nodes.
     pub networks: Vec<String>,
 }
 
-/// One user: what it needs.
+/// The state of one user.
 #[derive(Clone)]
 struct User {
     client: Client,
@@ -58,18 +58,18 @@ struct User {
 }
 
 impl Load {
-    /// Makes machines, and sets users to work as soon as there are nodes.
+    /// Creates instances, and starts the users as soon as there are nodes.
     ///
     /// # Errors
-    /// When the cloud refuses, or no node is initialised.
+    /// Returns an error if the cloud refuses, or if no node is initialised.
     pub async fn start(bed: &Bed) -> anyhow::Result<Self> {
         Self::beside(bed.client(), &bed.cluster.cloud).await
     }
 
-    /// The same in any cluster, also one that has nodes already.
+    /// Does the same in any cluster, including one that has nodes already.
     ///
     /// # Errors
-    /// When the cloud refuses, or no node is initialised.
+    /// Returns an error if the cloud refuses, or if no node is initialised.
     pub async fn beside(client: Client, cloud: &Simcloud) -> anyhow::Result<Self> {
         let cloud = cloud.caller();
         let (rounds, stop) = (Arc::<AtomicUsize>::default(), watch::Sender::new(false));
@@ -84,16 +84,16 @@ impl Load {
         Ok(this)
     }
 
-    /// Waits until users have done so many more rounds of work, each with success.
+    /// Waits until the users have completed this number of further rounds without an error.
     ///
     /// # Errors
-    /// When one of them waits in vain for what it asked for.
+    /// Returns an error if a user does not get a result by the deadline.
     pub async fn rounds(&mut self, more: usize) -> anyhow::Result<()> {
         let wanted = self.rounds.load(Ordering::Relaxed) + more;
         let (rounds, users) = (&self.rounds, &mut self.users);
-        let worked = eventually("users have worked on", WITHIN * 2, || async {
+        let worked = eventually("users have completed their rounds", WITHIN * 2, || async {
             let done = rounds.load(Ordering::Relaxed);
-            ensure!(done >= wanted, "{done} rounds of {wanted}");
+            ensure!(done >= wanted, "{done} of {wanted} rounds");
             Ok(())
         });
         tokio::select! {
@@ -102,10 +102,10 @@ impl Load {
         }
     }
 
-    /// Waits until users have worked for so long, with success.
+    /// Waits until the users have worked for this time without an error.
     ///
     /// # Errors
-    /// When one of them waits in vain for what it asked for.
+    /// Returns an error if a user does not get a result by the deadline.
     pub async fn work_for(&mut self, time: Duration) -> anyhow::Result<()> {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -114,10 +114,10 @@ impl Load {
         Ok(())
     }
 
-    /// Lets users finish what they are at.
+    /// Waits until the users have finished their current rounds.
     ///
     /// # Errors
-    /// When one of them waits in vain for what it asked for.
+    /// Returns an error if a user does not get a result by the deadline.
     pub async fn stop(mut self) -> anyhow::Result<Outcome> {
         self.stop.send_replace(true);
         let mut all = Outcome::default();
@@ -135,7 +135,7 @@ impl Load {
 }
 
 impl User {
-    /// A Service comes, gets its address, changes and goes; the first ones stay.
+    /// Creates a Service, waits for its address, changes and deletes it, again and again; the first ones stay.
     async fn services(self, number: usize) -> anyhow::Result<Outcome> {
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let (mut kept, mut n_services) = (Vec::new(), 0);
@@ -147,7 +147,7 @@ impl User {
             service(&name).port(80).create(&self.client).await?;
             n_services += 1;
             eventually(&format!("Service {name} has an address"), WITHIN, || async {
-                address(&services.get(&name).await?).context("it has none")
+                address(&services.get(&name).await?).context("it has no address")
             })
             .await?;
             let more = json!({ "spec": { "ports": [{ "name": "more", "port": 443, "protocol": "TCP" }] } });
@@ -172,8 +172,8 @@ impl User {
         .await
     }
 
-    /// A machine joins as a node and gets its route, and the one that has been there for longest leaves: the machine first, as an autoscaler
-    /// does it. Of nodes whose machines stay, only a few routes may go at once.
+    /// Adds an instance that joins as a node and gets its route. Then removes the oldest one, the instance first, as an autoscaler does,
+    /// because the number of routes that can be removed at once is limited while the instances of their nodes exist.
     async fn nodes(self, cloud: Simcloud) -> anyhow::Result<Outcome> {
         let (mut there, mut n_joined) = (Vec::new(), 0);
         for number in (1..=MACHINES).cycle() {
@@ -211,7 +211,7 @@ impl User {
     }
 
     fn stops(&self) -> bool {
-        // Nobody is left to say it: that is a stop, too.
+        // If the sender is gone, the user stops, too.
         *self.stop.borrow() || self.stop.has_changed().is_err()
     }
 

@@ -1,13 +1,13 @@
-//! Metrics as text, as Prometheus would read them.
+//! Reads metrics in Prometheus' text format.
 
 use std::collections::BTreeMap;
 
-/// The sum of a metric's values, whatever their labels.
+/// The sum of a metric's values over all labels.
 pub(crate) fn sum(metrics: &str, name: &str) -> f64 {
     samples(metrics, name).map(|(_labels, value)| value).sum()
 }
 
-/// The values of a metric, added up by the value of one label.
+/// The values of a metric, summed by the value of one label.
 pub(crate) fn by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for (labels, value) in samples(metrics, name) {
@@ -20,11 +20,11 @@ pub(crate) fn by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<Strin
     sums
 }
 
-/// The labels, as they are written, and the value of each line of a metric.
+/// The labels, as text, and the value of each line of a metric.
 fn samples<'a>(metrics: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
     metrics.lines().filter_map(move |line| {
         let rest = line.strip_prefix(name)?;
-        // A longer name that begins alike is another metric.
+        // A longer name with the same beginning is another metric.
         let (labels, value) = match rest.strip_prefix('{') {
             Some(rest) => rest.rsplit_once("} ")?,
             None => ("", rest.strip_prefix(' ')?),
@@ -45,7 +45,7 @@ mod tests {
                         leader 1\n";
 
     #[test]
-    fn values_are_added_up() {
+    fn metric_values_are_summed() {
         assert!((sum(PAGE, "calls_total") - 6.0).abs() < 0.1);
         assert!((sum(PAGE, "leader") - 1.0).abs() < 0.1);
         let outcomes = by_label(PAGE, "calls_total", "outcome");

@@ -1,4 +1,4 @@
-//! Kubernetes objects as their makers make them: nodes as a kubelet registers itself, Services as a user writes them.
+//! Kubernetes objects as their authors create them: nodes as a kubelet registers itself, Services as a user writes them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Map, Value, from_value, json};
 
-/// The taint that an external cloud provider takes away.
+/// The taint that an external cloud provider removes.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// A node to register; see [`node`].
@@ -23,8 +23,8 @@ pub struct NodeBuilder {
     ready: Ready,
 }
 
-/// A node as a kubelet with `--cloud-provider=external` registers it: tainted, without provider ID, known by its hostname
-/// alone, ready.
+/// A node as a kubelet with `--cloud-provider=external` registers it: tainted, without provider ID, with its hostname as the only address,
+/// ready.
 pub fn node(name: &str) -> NodeBuilder {
     let labels = [("hostname", name), ("os", "linux"), ("arch", "amd64")];
     NodeBuilder {
@@ -39,48 +39,48 @@ pub fn node(name: &str) -> NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// Adds a network for its pods, such as `10.244.1.0/24`.
+    /// Adds a pod network, such as `10.244.1.0/24`.
     #[must_use]
     pub fn pods(mut self, cidr: &str) -> Self {
         self.pod_cidrs.push(cidr.to_owned());
         self
     }
 
-    /// Its kubelet says that it cannot run pods yet.
+    /// Makes the node not ready: its kubelet reports that it cannot run pods yet.
     #[must_use]
     pub fn not_ready(mut self) -> Self {
         self.ready = Ready::False;
         self
     }
 
-    /// Was started with `--provider-id`.
+    /// Sets the provider ID, as a kubelet started with `--provider-id`.
     #[must_use]
     pub fn provider_id(mut self, id: &str) -> Self {
         self.provider_id = Some(id.to_owned());
         self
     }
 
-    /// Was started with `--node-ip`.
+    /// Sets the address, as a kubelet started with `--node-ip`.
     #[must_use]
     pub fn node_ip(self, ip: &str) -> Self {
         self.annotation("alpha.kubernetes.io/provided-node-ip", ip)
     }
 
-    /// Has an annotation more.
+    /// Adds an annotation.
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// Has a label more.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// Has a taint more.
+    /// Adds a taint.
     #[must_use]
     pub fn taint(mut self, key: &str, effect: &str) -> Self {
         self.taints.push(json!({ "key": key, "effect": effect }));
@@ -90,7 +90,7 @@ impl NodeBuilder {
     /// The object.
     ///
     /// # Errors
-    /// When it is no Node.
+    /// Returns an error if the JSON is not a valid Node.
     pub fn build(self) -> anyhow::Result<Node> {
         let resources = json!({ "cpu": "2", "memory": "4Gi", "pods": "110" });
         let object = json!({
@@ -108,13 +108,13 @@ impl NodeBuilder {
                 "allocatable": resources,
             },
         });
-        from_value(object).context("not a Node")
+        from_value(object).context("invalid Node")
     }
 
-    /// Registers it.
+    /// Registers the node.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn register(self, client: &Client) -> anyhow::Result<Node> {
         let nodes: Api<Node> = Api::all(client.clone());
         nodes.create(&PostParams::default(), &self.build()?).await.context("cannot register the node")
@@ -124,7 +124,7 @@ impl NodeBuilder {
 /// Sets the Ready condition, as a kubelet does.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Returns an error if the API server refuses.
 pub async fn set_ready(client: &Client, node: &str, ready: Ready) -> anyhow::Result<()> {
     let patch = json!({ "status": { "conditions": [ready.condition()] } });
     let nodes: Api<Node> = Api::all(client.clone());
@@ -132,14 +132,14 @@ pub async fn set_ready(client: &Client, node: &str, ready: Ready) -> anyhow::Res
     done.map(drop).with_context(|| format!("cannot set the condition of {node}"))
 }
 
-/// What a Ready condition says.
+/// The state of a Ready condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// Pods can run.
+    /// The node can run pods.
     True,
-    /// The kubelet says that they cannot.
+    /// The kubelet reports that the node cannot run pods.
     False,
-    /// The kubelet is silent.
+    /// The kubelet does not report.
     Unknown,
 }
 
@@ -154,10 +154,10 @@ impl Ready {
     }
 }
 
-/// Removes a node, as its kubelet's machine going away does not.
+/// Deletes a Node object. Its kubelet does not do that when the instance is deleted.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Returns an error if the API server refuses.
 pub async fn delete_node(client: &Client, node: &str) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let done = nodes.delete(node, &DeleteParams::default()).await;
@@ -174,7 +174,7 @@ pub struct ServiceBuilder {
     ports: Vec<Value>,
 }
 
-/// A Service of type LoadBalancer, in the namespace `default` unless another one is named.
+/// A Service of type LoadBalancer, in the namespace `default` unless another one is set.
 pub fn service(name: &str) -> ServiceBuilder {
     let spec = [("type", json!("LoadBalancer")), ("selector", json!({ "app": name }))];
     ServiceBuilder {
@@ -187,7 +187,7 @@ pub fn service(name: &str) -> ServiceBuilder {
 }
 
 impl ServiceBuilder {
-    /// Puts it into another namespace.
+    /// Sets the namespace.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
         Self { namespace: namespace.to_owned(), ..self }
@@ -199,7 +199,7 @@ impl ServiceBuilder {
         self.port_of("TCP", port)
     }
 
-    /// Adds a port of a protocol.
+    /// Adds a port with a protocol.
     #[must_use]
     pub fn port_of(mut self, protocol: &str, port: u16) -> Self {
         let name = format!("{}-{port}", protocol.to_lowercase());
@@ -214,7 +214,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Sets any other field of the spec.
+    /// Sets another field of the spec.
     #[must_use]
     pub fn spec(mut self, field: &str, value: Value) -> Self {
         self.spec.insert(field.to_owned(), value);
@@ -224,20 +224,20 @@ impl ServiceBuilder {
     /// The object.
     ///
     /// # Errors
-    /// When it is no Service.
+    /// Returns an error if the JSON is not a valid Service.
     pub fn build(mut self) -> anyhow::Result<Service> {
         self.spec.insert("ports".to_owned(), json!(self.ports));
         let object = json!({
             "metadata": { "name": self.name, "namespace": self.namespace, "annotations": self.annotations },
             "spec": self.spec,
         });
-        from_value(object).context("not a Service")
+        from_value(object).context("invalid Service")
     }
 
-    /// Creates it.
+    /// Creates the Service.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn create(self, client: &Client) -> anyhow::Result<Service> {
         let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
         services.create(&PostParams::default(), &self.build()?).await.context("cannot create the Service")
@@ -247,7 +247,7 @@ impl ServiceBuilder {
 /// The Events on an object, oldest first, as `Reason: message`.
 ///
 /// # Errors
-/// When the API server does not answer.
+/// Returns an error if the API server does not answer.
 pub async fn events_on(client: &Client, kind: &str, name: &str) -> anyhow::Result<Vec<String>> {
     let events: Api<Event> = Api::all(client.clone());
     let of = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));

@@ -1,7 +1,7 @@
-//! The real services of `cargo xtask openstack` under a cluster: a project of its own, and between it and the adapter the proxy
-//! of the conformance suite, which counts calls and disturbs them.
+//! A cluster on the real services of `cargo xtask openstack`: a project of its own, and, between the project and the adapter, the proxy of
+//! the conformance suite, which counts calls and injects faults.
 //!
-//! It starts and stops no service: `e2e/openstack/run.sh` does, around a whole run.
+//! It starts and stops no service: `e2e/openstack/run.sh` does that for a whole run.
 
 mod account;
 mod project;
@@ -32,14 +32,14 @@ pub use vendor::operation;
 use crate::control_plane::ControlPlane;
 use crate::helm::merge;
 
-/// Where clients of the cloud find it.
+/// The environment variable with the path of the administrator's clouds.yaml.
 const CLOUDS: &str = "OS_CLIENT_CONFIG_FILE";
 /// The Secret with the adapter's credentials.
 const SECRET: &str = "openstack";
 const REGION: &str = "RegionOne";
-/// The cloud in the clouds.yaml for people.
-pub const PEOPLE: &str = "people";
-/// The services that the adapter speaks to, and the version that its paths begin after.
+/// The cloud for users in the clouds.yaml.
+pub const USERS_CLOUD: &str = "user";
+/// The services that the adapter calls, and the version with which their paths begin.
 const SERVICES: [(Service, &str); 4] = [
     (Service::Identity, "/v3"),
     (Service::Compute, "/v2.1"),
@@ -47,39 +47,39 @@ const SERVICES: [(Service, &str); 4] = [
     (Service::LoadBalancer, ""),
 ];
 
-/// A project of the real services, and the adapter's way to it.
+/// A project of the real services, and the proxy between it and the adapter.
 #[derive(Clone, Debug)]
 pub struct OpenStack {
-    /// The project, where tests do what people do. It outlives this.
+    /// The project, in which tests act as users. It outlives this.
     pub project: Arc<Project>,
-    /// What the adapter sees of the services.
+    /// The proxy through which the adapter calls the services.
     pub proxy: Proxy,
     clouds: PathBuf,
 }
 
 impl OpenStack {
-    /// Makes the adapter's way to a project, and its credentials.
+    /// Starts the proxy for a project, and creates the adapter's credentials.
     ///
     /// # Errors
-    /// When the proxy does not start, or the API server refuses the Secret.
+    /// Returns an error if the proxy does not start, or if the API server refuses the Secret.
     pub async fn start(control_plane: &ControlPlane, project: Arc<Project>) -> anyhow::Result<Self> {
         let listen = format!("127.0.0.1:{}", test_support::ports::take()?);
         let proxy = proxy(&project, &listen).await?;
         let this = Self { project, proxy, clouds: control_plane.dir().join("clouds.yaml") };
         let keys = this.project.keys();
         let people = json!({ "auth": this.auth(&keys, Way::Straight), "region_name": REGION });
-        fs::write(&this.clouds, json!({ "clouds": { PEOPLE: people } }).to_string())
+        fs::write(&this.clouds, json!({ "clouds": { USERS_CLOUD: people } }).to_string())
             .with_context(|| format!("cannot write {}", this.clouds.display()))?;
         this.give(&control_plane.client(), &keys).await?;
         Ok(this)
     }
 
-    /// A clouds.yaml for people, who are not counted.
+    /// Writes a clouds.yaml for users, whose calls do not pass the proxy.
     pub fn clouds(&self) -> &Path {
         &self.clouds
     }
 
-    /// What the chart is told.
+    /// The chart values for the cloud.
     pub fn values(&self) -> Value {
         let Project { subnet, router, external, .. } = &*self.project;
         json!({ "adapter": { "kind": "openstack", "credentialsSecret": SECRET, "openstack": {
@@ -88,10 +88,10 @@ impl OpenStack {
         } } })
     }
 
-    /// Gives the adapter these keys of `auth`: they are in its Secret, and in its volume once that is refreshed.
+    /// Writes these credentials into the adapter's Secret. They reach its volume when that is refreshed.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// Returns an error if the API server refuses.
     pub async fn give(&self, client: &Client, keys: &Value) -> anyhow::Result<()> {
         let mut cloud: BTreeMap<String, Value> = SERVICES
             .map(|it| {
@@ -128,14 +128,14 @@ impl OpenStack {
     }
 }
 
-/// How a client comes to the services.
+/// The endpoints and credentials for clients of the services.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Proxied,
     Straight,
 }
 
-/// The cloud `admin` of the file that the environment names.
+/// The cloud `admin` of the file that the environment variable names.
 fn administrator() -> anyhow::Result<Credentials> {
     #[derive(Deserialize)]
     struct Clouds {
@@ -153,7 +153,7 @@ fn administrator() -> anyhow::Result<Credentials> {
     })?;
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let Clouds { mut clouds } =
-        serde_saphyr::from_str(&text).with_context(|| format!("{} is no clouds.yaml", file.display()))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("{} is not a clouds.yaml", file.display()))?;
     let cloud = clouds.remove("admin");
     Ok(cloud.with_context(|| format!("{} has no cloud admin", file.display()))?.auth)
 }
@@ -162,8 +162,8 @@ async fn proxy(project: &Project, listen: &str) -> anyhow::Result<Proxy> {
     let mut upstreams = BTreeMap::new();
     for (service, _) in SERVICES {
         let url = project.member.endpoint(service)?;
-        // Paths come with their version.
-        let (scheme, rest) = url.split_once("://").context("an endpoint is no URL")?;
+        // Paths contain their version.
+        let (scheme, rest) = url.split_once("://").context("invalid endpoint URL")?;
         let host = rest.split('/').next().unwrap_or(rest);
         upstreams.insert(format!("/{}", service.word()), format!("{scheme}://{host}"));
     }

@@ -1,5 +1,5 @@
-//! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`), on the same
-//! control plane and the same cloud as ours. Benchmarks are measured against it, and ours takes over what it made.
+//! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`), on the same control
+//! plane and the same cloud as the controllers. Benchmarks compare the controllers with it, and tests let them take over its objects.
 
 mod build;
 mod rights;
@@ -21,20 +21,20 @@ use crate::process::{Launch, Process, tail};
 use crate::seconds;
 use crate::simcloud::Simcloud;
 
-/// Names its log, its lease and its ServiceAccount, as vendors do.
+/// The name of the log, the Lease and the ServiceAccount, as vendors use it.
 const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: &str = "kube-system";
-/// A lease of one that was ended is taken when its 15 s are over.
+/// Must cover the 15 s until the Lease of a killed peer expires.
 const LEADS_WITHIN: Duration = seconds(60);
-/// It stops nothing in good order.
+/// The peer has no graceful shutdown.
 const ENDS_WITHIN: Duration = seconds(10);
 
-/// A controller of the reference, by its name there.
+/// A controller of the reference, by its name in `--controllers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerController {
     /// Initialises nodes and keeps their addresses.
     Node,
-    /// Deletes nodes whose machines are gone, and taints those that are shut down.
+    /// Deletes nodes whose instances are gone, and taints those that are shut down.
     NodeLifecycle,
     /// Load balancers.
     Service,
@@ -43,7 +43,7 @@ pub enum PeerController {
 }
 
 impl PeerController {
-    /// All that there are.
+    /// All controllers.
     pub const ALL: [Self; 4] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route];
 
     const fn name(self) -> &'static str {
@@ -56,16 +56,16 @@ impl PeerController {
     }
 }
 
-/// How it is started. What is not said is the reference's default.
+/// The flags of the peer. Unset ones have the reference's defaults.
 #[derive(Clone, Debug)]
 pub struct PeerFlags {
-    /// Which controllers run.
+    /// The controllers to run.
     pub controllers: Vec<PeerController>,
-    /// How many nodes, and how many Services, are worked on at once. `None`: one, the reference's default.
+    /// The number of nodes, and of Services, that are processed at once. `None`: one, the reference's default.
     pub concurrency: Option<u32>,
-    /// The range that the pods of all nodes have their addresses of.
+    /// The pod CIDR of the cluster.
     pub cluster_cidr: String,
-    /// Whatever else, such as `--route-reconciliation-period=1m`.
+    /// Other flags, such as `--route-reconciliation-period=1m`.
     pub more: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl Default for PeerFlags {
 }
 
 impl PeerFlags {
-    /// All controllers, with so many nodes and Services at once.
+    /// All controllers, with this concurrency.
     #[must_use]
     pub fn concurrent(workers: u32) -> Self {
         Self { concurrency: Some(workers), ..Self::default() }
@@ -102,18 +102,18 @@ impl PeerFlags {
     }
 }
 
-/// A cluster that it is to work on.
+/// The cluster of the peer.
 #[derive(Clone, Debug)]
 pub struct PeerSite {
-    /// The API server's URL.
+    /// The URL of the API server.
     pub api_server: String,
-    /// The file with the certificate authority of that.
+    /// The file with the certificate authority of the API server.
     pub authority: PathBuf,
-    /// For its kubeconfig and the like.
+    /// The folder for its kubeconfig and other files.
     pub dir: PathBuf,
-    /// For its log.
+    /// The folder for its log.
     pub log_dir: PathBuf,
-    /// A port of loopback, for its own pages.
+    /// A port of loopback for its status pages.
     pub port: u16,
 }
 
@@ -126,13 +126,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Whom the API server takes it for, in the audit log.
+    /// The user of the peer in the audit log.
     pub const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
-    /// Builds it, and gives it an identity and a configuration for this cloud. It does not run yet.
+    /// Builds the peer and creates an identity and a configuration for this cluster. Does not start it.
     ///
     /// # Errors
-    /// When there is no Go, or the API server refuses.
+    /// Returns an error if Go is not installed, or if the API server refuses.
     pub async fn install(
         control_plane: &ControlPlane,
         cloud: &Simcloud,
@@ -149,10 +149,10 @@ impl Peer {
         Self::install_at(control_plane.client(), site, cloud, flags).await
     }
 
-    /// The same on any cluster, whose administrator's client this is.
+    /// Does the same on any cluster, with its administrator's client.
     ///
     /// # Errors
-    /// As those of [`Self::install`].
+    /// Returns the errors of [`Self::install`].
     pub async fn install_at(
         client: Client,
         site: PeerSite,
@@ -182,18 +182,18 @@ impl Peer {
         Ok(Self { launch, leases: Api::namespaced(client, NAMESPACE), process: None })
     }
 
-    /// Its program. Where there is no way to the proxies of Go's modules later on, first of all.
+    /// Builds the program. Tests that later have no network access to Go's module proxy call this first.
     ///
     /// # Errors
-    /// When there is no Go, or it does not build.
+    /// Returns an error if Go is not installed, or if the build fails.
     pub async fn build() -> anyhow::Result<PathBuf> {
         build::built().await
     }
 
-    /// Installs it, starts it and waits until it works.
+    /// Installs and starts the peer, and waits until it leads.
     ///
     /// # Errors
-    /// As those of [`Self::install`] and [`Self::start`].
+    /// Returns the errors of [`Self::install`] and [`Self::start`].
     pub async fn run(
         control_plane: &ControlPlane,
         cloud: &Simcloud,
@@ -204,11 +204,11 @@ impl Peer {
         Ok(this)
     }
 
-    /// Starts it and waits until it has the lease, with which its controllers begin. After one that was ended that takes until the old
-    /// lease is over, 15 s.
+    /// Starts the peer and waits until it has the Lease, after which its controllers start. After a previous peer was ended, that takes
+    /// until its Lease has expired, 15 s.
     ///
     /// # Errors
-    /// When it runs already, ends, or does not lead in time; the message has the end of its log.
+    /// Returns an error if the peer runs already, ends, or does not lead by the deadline; it has the end of the log.
     pub async fn start(&mut self) -> anyhow::Result<()> {
         ensure!(self.process.as_mut().is_none_or(|it| !it.is_running()), "the peer runs already");
         let before = self.leader().await?;
@@ -219,7 +219,7 @@ impl Peer {
             let (gone, before) = (ended.is_some(), &before);
             async move {
                 let now = if gone { None } else { leader(leases).await? };
-                ensure!(gone || (now.is_some() && now != *before), "the lease is of {now:?}");
+                ensure!(gone || (now.is_some() && now != *before), "the Lease is held by {now:?}");
                 Ok(())
             }
         });
@@ -227,38 +227,38 @@ impl Peer {
         ended.map_or(Ok(()), Err)
     }
 
-    /// SIGTERM, on which it ends at once.
+    /// Sends SIGTERM, on which the peer ends at once.
     ///
     /// # Errors
-    /// When it was not started, or does not end.
+    /// Returns an error if it was not started, or if it does not end.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         let mut process = self.process.take().context("the peer was not started")?;
         process.terminate(ENDS_WITHIN).await.map(drop)
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     ///
     /// # Errors
-    /// When it was not started.
+    /// Returns an error if it was not started.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         let mut process = self.process.take().context("the peer was not started")?;
         process.kill().await.map(drop)
     }
 
-    /// Fails with the end of its log if it does not run. For loops that wait for something it should do.
+    /// Fails with the end of the log if the peer does not run. For loops that wait for an effect of the peer.
     ///
     /// # Errors
-    /// When it was not started, or has ended.
+    /// Returns an error if it was not started, or if it has ended.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().context("the peer was not started")?.ensure_running()
     }
 
-    /// The id of its process, if it was started.
+    /// The process ID, if the peer was started.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
-    /// The file with what it wrote, of all starts.
+    /// The log file of all starts.
     pub fn log(&self) -> PathBuf {
         self.launch.log()
     }
@@ -268,8 +268,8 @@ impl Peer {
     }
 }
 
-/// Who has the lease.
+/// The holder of the Lease.
 async fn leader(leases: &Api<Lease>) -> anyhow::Result<Option<String>> {
-    let lease = leases.get_opt(NAME).await.context("cannot read the peer's lease")?;
+    let lease = leases.get_opt(NAME).await.context("cannot read the peer's Lease")?;
     Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))
 }

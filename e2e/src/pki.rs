@@ -1,4 +1,4 @@
-//! Keys and certificates for one control plane, made anew for each.
+//! Keys and certificates for one control plane, created for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,10 +34,10 @@ pub(crate) struct KeyFiles {
 }
 
 impl Pki {
-    /// Makes all of it in a directory.
+    /// Creates all files in a directory.
     pub(crate) fn make(dir: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let ca = authority().context("cannot make a certificate authority")?;
+        let ca = authority().context("cannot create a certificate authority")?;
         let service_accounts =
             KeyFiles { public: dir.join("service-accounts.pub"), private: dir.join("service-accounts.key") };
         let pair = KeyPair::generate()?;
@@ -54,12 +54,12 @@ impl Pki {
     }
 }
 
-/// A certificate authority to be given to somebody: its certificate and its key, as PEM.
+/// Creates a certificate authority: its certificate and its key, as PEM.
 ///
 /// # Errors
-/// When the system has no chance to spare.
+/// Returns an error if the system has no random bytes.
 pub fn new_authority() -> anyhow::Result<(String, String)> {
-    let ca = authority().context("cannot make a certificate authority")?;
+    let ca = authority().context("cannot create a certificate authority")?;
     Ok((ca.pem(), ca.key().serialize_pem()))
 }
 
@@ -79,7 +79,7 @@ fn server() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// A member of the group that may do everything.
+/// A member of the administrators' group.
 fn admin() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name =

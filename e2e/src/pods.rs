@@ -1,8 +1,8 @@
-//! What a kubelet and the endpoint slice controller would do for the pods of the release: each container's program runs here
-//! as a process, with the very arguments, environment and identity that its Deployment gives it.
+//! Does the work of a kubelet and of the endpoint slice controller for the pods of the release: each container's program runs here as a
+//! process, with the arguments, environment and identity from its Deployment.
 //!
-//! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so a test sees it; the demo
-//! starts it again by itself.
+//! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so that tests notice it; the demo restarts
+//! processes itself.
 
 mod address;
 mod container;
@@ -55,7 +55,7 @@ pub struct Pod {
     http: Http,
 }
 
-/// Where a pod's volumes come from and are.
+/// The sources and directories of a pod's volumes.
 #[derive(Debug)]
 struct Source {
     namespace: String,
@@ -64,10 +64,10 @@ struct Source {
 }
 
 impl Pods {
-    /// Reads the release's Deployments back from the API server and prepares what their containers need. Nothing runs yet.
+    /// Reads the release's Deployments from the API server and prepares what their containers need. Starts nothing.
     ///
     /// # Errors
-    /// When a Deployment asks for something that is done for no pod here; the message names the field.
+    /// Returns an error that names the field if a Deployment uses a feature that is not implemented here.
     pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
@@ -91,10 +91,10 @@ impl Pods {
         Ok(Self { pods })
     }
 
-    /// Brings what has changed in ConfigMaps and Secrets, and new tokens, into the volumes of all pods, as a kubelet does.
+    /// Updates the volumes of all pods with changes of ConfigMaps and Secrets, and new tokens, as a kubelet does.
     ///
     /// # Errors
-    /// When the API server does not give one of them.
+    /// Returns an error if the API server does not return one of them.
     pub async fn refresh_volumes(&self, control_plane: &ControlPlane) -> anyhow::Result<()> {
         for pod in self.pods.values() {
             let Source { namespace, spec, dir } = &pod.source;
@@ -103,18 +103,18 @@ impl Pods {
         Ok(())
     }
 
-    /// Starts all that do not run.
+    /// Starts all pods that do not run.
     ///
     /// # Errors
-    /// When a program is not there.
+    /// Returns an error if a program does not exist.
     pub fn start(&mut self) -> anyhow::Result<()> {
         self.pods.values_mut().filter(|pod| pod.process.is_none()).try_for_each(Pod::start)
     }
 
-    /// Waits until all are ready.
+    /// Waits until all pods are ready.
     ///
     /// # Errors
-    /// When one ends, or is not ready by the deadline; the message has the end of its log.
+    /// Returns an error if a pod ends or is not ready by the deadline; it has the end of the log.
     pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
         for pod in self.pods.values_mut() {
             pod.wait_ready(deadline).await?;
@@ -125,16 +125,16 @@ impl Pods {
     /// The pod of a Deployment.
     ///
     /// # Errors
-    /// When there is no such Deployment; the message lists those that are.
+    /// Returns an error that lists the existing Deployments if this one does not exist.
     pub fn get(&mut self, deployment: &str) -> anyhow::Result<&mut Pod> {
         let names = self.names();
         self.pods.get_mut(deployment).with_context(|| format!("no Deployment {deployment} among {names:?}"))
     }
 
-    /// The same, for who only looks.
+    /// The same, read-only.
     ///
     /// # Errors
-    /// When there is no such Deployment; the message lists those that are.
+    /// Returns an error that lists the existing Deployments if this one does not exist.
     pub fn look_at(&self, deployment: &str) -> anyhow::Result<&Pod> {
         let pod = self.pods.get(deployment);
         pod.with_context(|| format!("no Deployment {deployment} among {:?}", self.names()))
@@ -182,7 +182,7 @@ impl Pod {
         &self.launch.name
     }
 
-    /// Whom the API server takes it for, such as `system:serviceaccount:kube-system:cloud-node-controller`.
+    /// The user of the pod, such as `system:serviceaccount:kube-system:cloud-node-controller`.
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -195,20 +195,20 @@ impl Pod {
     /// The value of one of the program's flags.
     ///
     /// # Errors
-    /// When it is not given.
+    /// Returns an error if the flag is not set.
     pub fn flag(&self, name: &str) -> anyhow::Result<&str> {
         let mut values = self.args().iter().filter_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
         values.next().with_context(|| format!("{} is started without {name}", self.name()))
     }
 
-    /// From its next start on one of the program's flags has another value, as after a change of its Deployment.
+    /// Changes the value of one of the program's flags from its next start on, as after a change of its Deployment.
     ///
     /// # Errors
-    /// When it is not given.
+    /// Returns an error if the flag is not set.
     pub fn set_flag(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
         let is_it = |arg: &&mut String| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
         let arg = self.launch.args.iter_mut().find(is_it);
-        *arg.with_context(|| format!("{name} is not given"))? = format!("{name}={value}");
+        *arg.with_context(|| format!("{name} is not set"))? = format!("{name}={value}");
         Ok(())
     }
 
@@ -217,10 +217,10 @@ impl Pod {
         &self.launch.env
     }
 
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
-    /// When it runs already, or the program is not there.
+    /// Returns an error if it runs already, or if the program does not exist.
     pub fn start(&mut self) -> anyhow::Result<()> {
         ensure!(!self.is_running(), "{} runs already", self.name());
         let hint = "build the binaries first: `cargo xtask test e2e` does";
@@ -228,37 +228,37 @@ impl Pod {
         Ok(())
     }
 
-    /// SIGKILL: it ends between any two instructions.
+    /// Sends SIGKILL: the process ends between any two instructions.
     ///
     /// # Errors
-    /// When it was not started.
+    /// Returns an error if it was not started.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.take()?.kill().await.map(drop)
     }
 
-    /// SIGTERM: it ends in good order, within the pod's grace period.
+    /// Sends SIGTERM, and waits for a graceful shutdown within the pod's grace period.
     ///
     /// # Errors
-    /// When it was not started, does not end in time, or ends with a failure.
+    /// Returns an error if the process was not started, does not end by the deadline, or ends with a failure.
     pub async fn terminate(&mut self) -> anyhow::Result<()> {
         let status = self.stop().await?;
         ensure!(status.success(), "{} ended on SIGTERM with {status}; {}", self.name(), self.tail());
         Ok(())
     }
 
-    /// SIGTERM: it ends within the pod's grace period, in whatever order.
+    /// Sends SIGTERM, and waits for the end within the pod's grace period, graceful or not.
     ///
     /// # Errors
-    /// When it was not started, or does not end in time.
+    /// Returns an error if the process was not started, or if it does not end by the deadline.
     pub async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         let grace = self.container.grace;
         self.take()?.terminate(grace).await
     }
 
-    /// Kills it and starts it again.
+    /// Kills the process and starts it again.
     ///
     /// # Errors
-    /// When it was not started.
+    /// Returns an error if it was not started.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.kill().await?;
         self.start()
@@ -269,33 +269,33 @@ impl Pod {
         self.process.as_mut().is_some_and(Process::is_running)
     }
 
-    /// How it ended, if it was started and nobody here ended it.
+    /// The exit status, if the process was started and ended by itself.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// Returns an error if the status cannot be read.
     pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.process.as_mut().map_or(Ok(None), Process::exit_status)
     }
 
-    /// The id of its process, if it was started.
+    /// The process ID, if it was started.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
-    /// The file with what it wrote, of all starts.
+    /// The log file of all starts.
     pub fn log(&self) -> PathBuf {
         self.launch.log()
     }
 
-    /// The end of its log, with the file's name.
+    /// The name of its log file and the last lines.
     pub fn tail(&self) -> String {
         tail(&self.log())
     }
 
-    /// Whether it says that it is ready, right now.
+    /// Checks once whether the pod is ready.
     ///
     /// # Errors
-    /// When it says that it is not, with its words; or does not answer.
+    /// Returns an error with the answer's text if it is not ready, or an error if it does not answer.
     pub async fn look_ready(&self) -> anyhow::Result<()> {
         self.http.get_text(self.container.readiness()?).await.map(drop)
     }
@@ -303,7 +303,7 @@ impl Pod {
     /// Waits until its readiness probe succeeds.
     ///
     /// # Errors
-    /// When it ends, or is not ready by the deadline; the message has the end of its log.
+    /// Returns an error if the process ends, or if it is not ready by the deadline; it has the end of the log.
     pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let (http, url) = (self.http.clone(), self.container.readiness()?.to_owned());
         let what = format!("{} is ready", self.launch.name);
@@ -320,58 +320,58 @@ impl Pod {
         ended.map_or(Ok(()), Err)
     }
 
-    /// Its metrics, as text.
+    /// The metrics, as text.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn metrics(&self) -> anyhow::Result<String> {
         self.page("/metrics").await
     }
 
-    /// Where its metrics are.
+    /// The URL of the metrics.
     ///
     /// # Errors
-    /// When it has no readiness probe, beside which they would be.
+    /// Returns an error if the pod has no readiness probe, whose port the metrics share.
     pub fn metrics_url(&self) -> anyhow::Result<String> {
         self.container.beside_readiness("/metrics")
     }
 
-    /// What another page of the server of its probes says, such as `/healthz?verbose`, read as by a port-forward.
+    /// Reads another page of the probes' server, such as `/healthz?verbose`, through a port-forward.
     ///
     /// # Errors
-    /// When it refuses, with its words; or does not answer.
+    /// Returns an error with the answer's text for an error status, or an error if it does not answer.
     pub async fn page(&self, path: &str) -> anyhow::Result<String> {
         self.http.get_text(&self.container.by_port_forward(path)?).await
     }
 
-    /// Where another page of the server of its probes is for a port-forward.
+    /// The URL of another page of the probes' server, through a port-forward.
     ///
     /// # Errors
-    /// When it has no such server.
+    /// Returns an error if it has no such server.
     pub fn url(&self, path: &str) -> anyhow::Result<String> {
         self.container.by_port_forward(path)
     }
 
-    /// The status with which the server of its probes answers a port-forward.
+    /// The status of a page of the probes' server, read through a port-forward.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn http_status(&self, method: Method, path: &str) -> anyhow::Result<u16> {
         self.http.status(method, &self.container.by_port_forward(path)?).await
     }
 
-    /// The status with which it answers a caller at its own address.
+    /// The status of a page, read from the pod's own address.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn status_at_its_address(&self, path: &str) -> anyhow::Result<u16> {
         self.http.status(Method::GET, &self.container.beside_readiness(path)?).await
     }
 
-    /// What it counts as `metric`, added up by the value of one label.
+    /// The values of a metric, summed by the value of one label.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn counted(&self, metric: &str, label: &str) -> anyhow::Result<BTreeMap<String, f64>> {
         Ok(by_label(&self.metrics().await?, metric, label))
     }
@@ -382,18 +382,18 @@ impl Pod {
     }
 }
 
-/// The directory of the binaries that cargo builds, from where the running one is: tests are in `deps/` below it.
+/// The directory of the programs that cargo built, derived from the running program; tests are in `deps/` below it.
 ///
 /// # Errors
-/// When the system does not tell where that is.
+/// Returns an error if the path of the running program is unknown.
 pub fn binaries() -> anyhow::Result<PathBuf> {
-    let exe = std::env::current_exe().context("cannot tell which program this is")?;
+    let exe = std::env::current_exe().context("cannot find the path of this program")?;
     let dir = exe.parent().context("this program is in no directory")?;
     let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
     Ok(dir.to_path_buf())
 }
 
-/// A replica: the first has the Deployment's name and ports, each other a number and ports of its own.
+/// A replica: the first has the Deployment's name and ports, each other one a number and separate ports.
 fn replica<'a>(deployment: &'a Deployment, number: i32) -> anyhow::Result<Replica<'a>> {
     let name = deployment.name_any();
     if number == 0 {

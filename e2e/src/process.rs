@@ -1,5 +1,5 @@
-//! Servers as child processes that never outlive us: dropping one kills it, and where util-linux's `setpriv` is there, the
-//! kernel kills it when we are killed.
+//! Servers as child processes that never outlive this process: dropping one kills it. If util-linux's `setpriv` is installed, the kernel
+//! kills them when this process is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,15 +20,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::eventually::eventually;
 
-/// How many lines of a log a message shows.
+/// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
-/// A killed process is gone within milliseconds; the rest is for a machine under load.
+/// A killed process is gone within milliseconds; the rest is for a host under load.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What to start, as often as one likes.
+/// The description of a server, which can be started repeatedly.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Names the log file and appears in messages.
+    /// The name of the log file, also used in messages.
     pub name: String,
     /// The executable file.
     pub program: PathBuf,
@@ -36,7 +36,7 @@ pub struct Launch {
     pub args: Vec<String>,
     /// Its whole environment; nothing is inherited.
     pub env: BTreeMap<String, String>,
-    /// The directory for its log; output of every start is added to the same file.
+    /// The directory for its log; output of every start is appended to the same file.
     pub log_dir: PathBuf,
 }
 
@@ -49,13 +49,13 @@ pub struct Process {
 }
 
 impl Launch {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// When the program is not there or cannot be started.
+    /// Returns an error if the program does not exist or cannot be started.
     pub fn start(&self) -> anyhow::Result<Process> {
         let program = self.program.display();
-        ensure!(self.program.is_file(), "cannot start {}: there is no {program}", self.name);
+        ensure!(self.program.is_file(), "cannot start {}: program not found: {program}", self.name);
         let log = self.log();
         let output = OpenOptions::new().create(true).append(true).open(&log);
         let output = output.with_context(|| format!("cannot write {}", log.display()))?;
@@ -71,19 +71,19 @@ impl Launch {
         Ok(Process { name: self.name.clone(), log, child })
     }
 
-    /// The file with what it wrote, of all starts.
+    /// The log file of all starts.
     pub fn log(&self) -> PathBuf {
         self.log_dir.join(format!("{}.log", self.name))
     }
 }
 
 impl Process {
-    /// How it ended, if it has.
+    /// The exit status, if the process has ended.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// Returns an error if the status cannot be read.
     pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        self.child.try_wait().with_context(|| format!("cannot look at {}", self.name))
+        self.child.try_wait().with_context(|| format!("cannot read the status of {}", self.name))
     }
 
     /// Whether it has not ended.
@@ -91,24 +91,24 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The process id.
+    /// The process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process is gone.
     ///
     /// # Errors
-    /// When it cannot be killed.
+    /// Returns an error if it cannot be killed.
     pub async fn kill(&mut self) -> anyhow::Result<ExitStatus> {
         self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
         self.ended(KILLED_WITHIN).await
     }
 
-    /// SIGTERM, and waits until it has ended by itself.
+    /// Sends SIGTERM and waits until the process has ended.
     ///
     /// # Errors
-    /// When it still runs after `deadline`.
+    /// Returns an error if it still runs after `deadline`.
     pub async fn terminate(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
         if let Some(status) = self.exit_status()? {
             return Ok(status);
@@ -118,10 +118,10 @@ impl Process {
         self.ended(deadline).await
     }
 
-    /// Fails with the end of the log if it has ended. For loops that wait for something it should do.
+    /// Fails with the end of the log if the process has ended. For loops that wait for an effect of the process.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Returns an error if it has ended.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         match self.exit_status()? {
             None => Ok(()),
@@ -142,13 +142,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Either fails only when it is gone already.
+        // Both fail only if the process is already gone.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// The end of a log file, with its name, as part of a message.
+/// The name of a log file and its last lines, for error messages.
 pub(crate) fn tail(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -163,21 +163,21 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// A command that dies with us, if the system has the means.
+/// A command that is killed with this process, if the system supports that.
 pub(crate) fn guarded(program: &Path) -> Command {
     static SETPRIV: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| in_path("setpriv").filter(|it| can_guard(it)));
     let Some(setpriv) = SETPRIV.as_ref() else {
-        // In our process group, so that Ctrl-C reaches it too.
+        // In the same process group, so that Ctrl-C reaches it, too.
         return Command::new(program);
     };
     let mut command = Command::new(setpriv);
-    // In a process group of its own, so that on Ctrl-C we stop it in good order.
+    // In a process group of its own, so that on Ctrl-C this process can stop it gracefully.
     command.args(["--pdeathsig", "KILL", "--"]).arg(program).process_group(0);
     command
 }
 
-/// Other programs of that name do not know the option.
+/// Checks for util-linux: other programs named setpriv do not have the option.
 fn can_guard(setpriv: &Path) -> bool {
     let Some(program) = in_path("true") else { return false };
     let args = [OsStr::new("--pdeathsig"), OsStr::new("KILL"), OsStr::new("--"), program.as_os_str()];
@@ -185,8 +185,8 @@ fn can_guard(setpriv: &Path) -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Starts a command from a thread that lasts as long as the process: the kernel takes the end of the *thread* that started
-/// a child for the parent's death, and threads of an async runtime come and go. The child is in the network that the caller is in.
+/// Starts a command from a thread that lasts as long as the process: the kernel takes the end of the *thread* that started a child for the
+/// parent's death, and threads of an async runtime come and go. The child is in the network namespace of the caller.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Order = (Command, File, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
@@ -194,7 +194,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         thread::spawn(move || {
             for (mut command, network, answer) in inbox {
                 let child = enter(&network).and_then(|()| command.spawn());
-                // Who ordered it waits for the answer below.
+                // The caller waits for the answer below.
                 answer.send(child).ok();
             }
         });
@@ -205,10 +205,10 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     done.recv().map_err(io::Error::other)?
 }
 
-/// The network namespace of the thread that asks.
+/// The network namespace of the calling thread.
 const NETWORK: &str = "/proc/thread-self/ns/net";
 
-/// Goes into that network, which takes root, unless this thread is there.
+/// Enters that network namespace, which needs root, unless the thread is already in it.
 fn enter(network: &File) -> io::Result<()> {
     if network.metadata()?.ino() == fs::metadata(NETWORK)?.ino() {
         return Ok(());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_is_ended_by_each_signal_and_by_drop() {
+    async fn process_ends_by_signals_and_by_drop() {
         let dir = tempfile::tempdir().unwrap();
         let launch = shell(&dir, "while :; do read -r line </dev/zero; done");
 
@@ -247,20 +247,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_early_end_shows_the_log_and_only_the_given_environment() {
+    async fn early_end_shows_the_log() {
         let dir = tempfile::tempdir().unwrap();
-        let mut process = shell(&dir, "echo $GREETING ${HOME-nobody}; exit 3").start().unwrap();
+        let mut process = shell(&dir, "echo $GREETING ${HOME-unset}; exit 3").start().unwrap();
         process.ended(Duration::from_secs(10)).await.unwrap();
 
         let error = format!("{:#}", process.ensure_running().unwrap_err());
-        assert!(error.contains("exit status: 3") && error.contains("hello nobody"), "{error}");
-        assert_eq!(fs::read_to_string(dir.path().join("shell.log")).unwrap(), "hello nobody\n");
+        assert!(error.contains("exit status: 3") && error.contains("hello unset"), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join("shell.log")).unwrap(), "hello unset\n");
     }
 
     #[test]
-    fn a_missing_program_is_named() {
+    fn missing_program_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let launch = Launch { program: "/nowhere/etcd".into(), ..shell(&dir, "") };
-        assert!(launch.start().unwrap_err().to_string().contains("there is no /nowhere/etcd"));
+        assert!(launch.start().unwrap_err().to_string().contains("program not found: /nowhere/etcd"));
     }
 }

@@ -20,32 +20,32 @@ use crate::seconds;
 
 pub use api::{Alert, PrometheusApi, Rule, Sample};
 
-/// As the Prometheus operator names it after the chart's Service.
+/// The name of the job, as the Prometheus operator derives it from the chart's Service.
 const JOB: &str = "cloud-controllers-metrics";
 
-/// It is killed when it is dropped, and what it has stored goes with the control plane.
+/// Killed when dropped; its data is removed with the control plane.
 #[derive(Debug)]
 pub struct Prometheus {
     process: Process,
     targets: usize,
-    /// What it can be asked.
+    /// A client of its API.
     pub api: PrometheusApi,
 }
 
-/// How soon it sees what happens, and says so.
+/// How soon it notices and reports changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From one scrape, and one look at the rules, to the next.
+    /// The interval of scrapes and of evaluations of the rules.
     pub every: Duration,
-    /// What is wrong must last so long before an alert fires, whatever its rule says: no test waits minutes.
+    /// Replaces the `for` of all alerts, so that tests need not wait for minutes.
     pub lasts: Option<Duration>,
 }
 
 impl Prometheus {
-    /// Starts one that asks every process, and waits until it answers. The processes need not run yet.
+    /// Starts a Prometheus that scrapes every process, and waits until it answers. The processes need not run yet.
     ///
     /// # Errors
-    /// When there is none to be had, or it does not start; the message has the end of its log.
+    /// Returns an error if Prometheus is not available, or if it does not start; it has the end of the log.
     pub async fn start(control_plane: &ControlPlane, pods: &Pods, pace: Pace) -> anyhow::Result<Self> {
         let program = e2e_tools::Prometheus::get(&Environment::of_this_process()?)?.server;
         let dir = control_plane.dir().join("prometheus");
@@ -80,10 +80,10 @@ impl Prometheus {
         Ok(this)
     }
 
-    /// Waits until each process was scraped: what is counted before that is no increase to whoever asks.
+    /// Waits until each process was scraped: an increase is only visible relative to an earlier scrape.
     ///
     /// # Errors
-    /// When one does not answer.
+    /// Returns an error if a process does not answer.
     pub async fn sees_all(&self) -> anyhow::Result<()> {
         eventually("Prometheus has scraped each process", seconds(30), || async {
             let answered = self.api.query("up == 1").await?.len();
@@ -93,10 +93,10 @@ impl Prometheus {
         .await
     }
 
-    /// Ends it.
+    /// Stops it.
     ///
     /// # Errors
-    /// When it does not end, or not well.
+    /// Returns an error if it does not end, or if it fails.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let status = self.process.terminate(seconds(10)).await?;
         ensure!(status.success(), "Prometheus ended with {status}");
@@ -104,7 +104,7 @@ impl Prometheus {
     }
 }
 
-/// JSON is YAML, too.
+/// The configuration, as JSON, which is also YAML.
 fn configuration(pods: &Pods, every: Duration, rules: &Path) -> anyhow::Result<String> {
     let every = format!("{}ms", every.as_millis());
     let target = |name: String| {
@@ -122,7 +122,7 @@ fn configuration(pods: &Pods, every: Duration, rules: &Path) -> anyhow::Result<S
     Ok(config.to_string())
 }
 
-/// The same rules and words, and each `for:` is so short.
+/// The same rules and annotations, with this duration in each `for:`.
 fn firing_after(rules: &str, lasts: Duration) -> String {
     let line = |line: &str| match line.split_once("for: ") {
         Some((indent, _)) if indent.trim().is_empty() => format!("{indent}for: {}ms\n", lasts.as_millis()),
@@ -136,7 +136,7 @@ mod tests {
     use super::{firing_after, seconds};
 
     #[test]
-    fn alerts_fire_sooner_and_say_the_same() {
+    fn only_the_duration_of_alerts_is_changed() {
         let shipped = "- alert: A\n  expr: up == 0\n  for: 5m\n  annotations: { summary: waits for: you }\n";
         assert_eq!(firing_after(shipped, seconds(3)), shipped.replace("5m", "3000ms"));
     }

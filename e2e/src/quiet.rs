@@ -1,17 +1,17 @@
-//! Whether a controller has done all its work, by its own metrics.
+//! Whether a controller has done all its work, according to its metrics.
 
 use anyhow::ensure;
 
 use crate::metrics::sum;
 
-/// Fails unless each work queue was worked on, and nothing waits or is under way.
+/// Fails unless each work queue has processed keys and is now empty and idle.
 pub(crate) fn quiet(metrics: &str) -> anyhow::Result<()> {
     let sum = |name| sum(metrics, name);
     let worked = sum("workqueue_work_duration_seconds_count");
     let (waiting, under_way) = (sum("workqueue_depth"), sum("workqueue_unfinished_work_seconds"));
     ensure!(
         worked > 0.0 && waiting <= 0.0 && under_way <= 0.0,
-        "{worked} keys done, {waiting} wait, {under_way} s of work under way"
+        "{worked} keys done, {waiting} queued, {under_way} s of unfinished work"
     );
     Ok(())
 }
@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_is_who_has_worked_and_has_nothing_left() {
+    fn controller_is_quiet_after_work_with_an_empty_queue() {
         quiet(&metrics(3, 0, "0.0")).unwrap();
         for (done, depth, under_way) in [(0, 0, "0"), (3, 1, "0"), (3, 0, "0.25")] {
             assert!(quiet(&metrics(done, depth, under_way)).is_err(), "{done} {depth} {under_way}");

@@ -1,4 +1,4 @@
-//! What an identity may do, as the API server says.
+//! The rights of an identity, as reported by the API server.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use anyhow::Context;
 
 use crate::control_plane::ControlPlane;
 
-/// Everything that a user may do in a namespace, as lines such as `patch nodes/status` or `get /healthz`.
+/// All rights of a user in a namespace, as lines such as `patch nodes/status` or `get /healthz`.
 ///
 /// # Errors
-/// When kubectl fails or prints something else than its table.
+/// Returns an error if kubectl fails, or if it does not print a table.
 pub async fn rights(
     control_plane: &ControlPlane,
     user: &str,
@@ -20,19 +20,19 @@ pub async fn rights(
     rights_listed(&control_plane.kubectl(&args).await?)
 }
 
-/// The same out of what `kubectl auth can-i --list --no-headers` printed.
+/// Parses the output of `kubectl auth can-i --list --no-headers`.
 ///
 /// # Errors
-/// When it is something else than its table.
+/// Returns an error if it is not a table.
 pub fn rights_listed(table: &str) -> anyhow::Result<BTreeSet<String>> {
     let mut rights = BTreeSet::new();
     for line in table.lines() {
-        rights.extend(parse_line(line).with_context(|| format!("not a line of the table: {line}"))?);
+        rights.extend(parse_line(line).with_context(|| format!("invalid line of the table: {line}"))?);
     }
     Ok(rights)
 }
 
-/// The columns are: a resource, and three lists in brackets: URLs, names of objects, verbs.
+/// The columns are a resource and three lists in brackets: URLs, names of objects, verbs.
 fn parse_line(line: &str) -> Option<Vec<String>> {
     let mut columns = line.split('[');
     let resource = columns.next()?.trim();
@@ -75,7 +75,7 @@ leases.coordination    []              [a]         [update]
     }
 
     #[test]
-    fn another_table_is_refused() {
+    fn unknown_table_is_refused() {
         assert!(rights_listed("error: nothing").is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! Who wants it to end.
+//! Signals that end the process.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, a closed terminal, and a polite kill.
+/// Ctrl-C (SIGINT), SIGHUP and SIGTERM.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -12,7 +12,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on they end nothing by themselves.
+    /// Catches the signals, which from now on do not end the process by themselves.
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let catch = |kind| signal(kind).context("cannot catch signals");
         Ok(Self {
@@ -22,7 +22,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next of any.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => (),

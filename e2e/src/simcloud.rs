@@ -1,5 +1,5 @@
-//! The simulated cloud as a process apart, so that it outlives the adapter, and its admin API: here the test is the user
-//! who makes machines, the operator who looks, and fate.
+//! The simulated cloud as a process of its own, so that it outlives the adapter, and its admin API: the test acts as the user who creates
+//! instances and as the operator who observes and injects faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,35 +20,35 @@ use crate::pods::binaries;
 use crate::process::{Launch, Process};
 use crate::seconds;
 
-/// A running simulated cloud. It forgets everything when it is dropped.
+/// A running simulated cloud. Its state is lost when it is dropped.
 #[derive(Debug)]
 pub struct Simcloud {
-    /// None when somebody else started it.
+    /// `None` if it was not started here.
     process: Option<Process>,
     url: String,
     http: Http,
-    /// What its callers must show, once it has been told.
+    /// The token that its clients must use, once it is set.
     token: Arc<Mutex<Option<String>>>,
 }
 
-/// Everything there is in the cloud, whatever its callers can see yet.
+/// The complete state of the cloud, including what its API does not show yet.
 #[derive(Clone, Debug, Deserialize)]
 pub struct State {
-    /// Where it is.
+    /// The URL.
     pub project: Project,
-    /// All machines, deleted ones too while they are listed.
+    /// All instances, including deleted ones while they are still listed.
     pub instances: Vec<Instance>,
-    /// With listeners, pools and members.
+    /// Load balancers, with listeners, pools and members.
     pub load_balancers: Vec<LoadBalancer>,
     /// The route table.
     pub routes: Vec<Route>,
 }
 
 impl State {
-    /// The load balancer that was made for a Service.
+    /// The load balancer of a Service.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if there is none.
     pub fn balancer(&self, service: &str) -> anyhow::Result<&LoadBalancer> {
         let mut all = self.load_balancers.iter();
         all.find(|it| it.tags.get("cloudadapter.dev/owner-name").is_some_and(|name| name == service))
@@ -57,10 +57,10 @@ impl State {
 }
 
 impl Simcloud {
-    /// Starts one and waits until it answers.
+    /// Starts a simulated cloud and waits until it answers.
     ///
     /// # Errors
-    /// When its binary is not there or does not answer.
+    /// Returns an error if its program does not exist, or if it does not answer.
     pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let address = format!("127.0.0.1:{}", test_support::ports::take()?);
         let launch = launch(control_plane, vec![format!("--listen={address}")])?;
@@ -75,59 +75,63 @@ impl Simcloud {
         Ok(this)
     }
 
-    /// One that runs already.
+    /// A simulated cloud that already runs.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// Returns an error if the HTTP client cannot be created.
     pub fn at(url: &str) -> anyhow::Result<Self> {
         Ok(Self { process: None, url: url.to_owned(), http: Http::new()?, token: Arc::default() })
     }
 
-    /// Another caller of the same one, for a task of its own.
+    /// Another client of the same cloud, for a task of its own.
     pub fn caller(&self) -> Self {
         let (url, http, token) = (self.url.clone(), self.http.clone(), Arc::clone(&self.token));
         Self { process: None, url, http, token }
     }
 
-    /// Another one takes its place, at the same address: another project, in which nothing is.
+    /// Replaces it by a new one with the same address: another, empty project.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn give_way_to(&mut self, project: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
         let address = self.url.trim_start_matches("http://");
         let args = vec![format!("--listen={address}"), format!("--project={project}")];
-        self.process.as_mut().context("it is not ours to end")?.kill().await?;
+        self.process
+            .as_mut()
+            .context("this simcloud was not started here and cannot be ended")?
+            .kill()
+            .await?;
         self.process = Some(launch(control_plane, args)?.start()?);
         eventually("the other simcloud answers", seconds(10), || async { self.counts().await }).await?;
         Ok(())
     }
 
-    /// Where the adapter finds it.
+    /// The URL for the adapter.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Makes one machine that runs; the cloud chooses its address.
+    /// Creates one running instance; the cloud chooses its address.
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn create_instance(&self, name: &str) -> anyhow::Result<Instance> {
         let made = self.create_instances(&json!({ "name": name })).await?;
-        made.into_iter().next().context("the cloud made no instance")
+        made.into_iter().next().context("the cloud created no instance")
     }
 
-    /// Makes `n` machines named by `pattern`, in which `{n}` stands for 1, 2, ...
+    /// Creates `n` instances named by `pattern`, in which `{n}` is replaced by 1, 2, ...
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn create_numbered(&self, pattern: &str, n: usize) -> anyhow::Result<Vec<Instance>> {
         self.create_instances(&json!({ "name": pattern, "count": n })).await
     }
 
-    /// Makes machines as ordered: `{"name", "count", "type", "zone", "status", "addresses", "tags"}`.
+    /// Creates instances from a description: `{"name", "count", "type", "zone", "status", "addresses", "tags"}`.
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn create_instances(&self, order: &Value) -> anyhow::Result<Vec<Instance>> {
         #[derive(Deserialize)]
         struct Made {
@@ -137,34 +141,34 @@ impl Simcloud {
         Ok(made.instances)
     }
 
-    /// Starts, stops or breaks a machine.
+    /// Sets the status of an instance: started, stopped or failed.
     ///
     /// # Errors
-    /// When there is none of this id.
+    /// Returns an error if there is no instance with this ID.
     pub async fn set_instance_status(&self, id: &str, status: InstanceStatus) -> anyhow::Result<Instance> {
         self.change_instance(id, &json!({ "status": status })).await
     }
 
-    /// Changes fields of a machine.
+    /// Changes fields of an instance.
     ///
     /// # Errors
-    /// When there is none of this id, or the cloud refuses.
+    /// Returns an error if there is no instance with this ID, or if the cloud refuses.
     pub async fn change_instance(&self, id: &str, change: &Value) -> anyhow::Result<Instance> {
         self.call(Method::PATCH, &format!("/admin/instances/{id}"), Some(change)).await
     }
 
-    /// Deletes a machine.
+    /// Deletes an instance.
     ///
     /// # Errors
-    /// When there is none of this id.
+    /// Returns an error if there is no instance with this ID.
     pub async fn delete_instance(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/instances/{id}"), None).await
     }
 
-    /// Lays a route as somebody else would, with none of our tags. This is counted as a call like any other.
+    /// Creates a route without owner tags, as another client would. The cloud counts this call like all others.
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn lay_route(&self, destination: &str, instance: &str) -> anyhow::Result<()> {
         let order = json!({ "add": [{ "destination": destination, "next_hop_instance": instance }] });
         let done: Value = self.call(Method::POST, "/v1/routes:batch", Some(&order)).await?;
@@ -172,42 +176,42 @@ impl Simcloud {
         Ok(())
     }
 
-    /// Changes something as somebody else would: a call of the cloud's own API, which is counted like any other.
+    /// Calls the cloud's own API, as another client would. The cloud counts this call like all others.
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn by_hand(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
         self.order(method, path, body).await
     }
 
-    /// Deletes a load balancer behind everybody's back.
+    /// Deletes a load balancer without the adapter.
     ///
     /// # Errors
-    /// When there is none of this id.
+    /// Returns an error if there is no load balancer with this ID.
     pub async fn delete_load_balancer(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/load-balancers/{id}"), None).await
     }
 
-    /// What there is.
+    /// The state of the cloud.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn state(&self) -> anyhow::Result<State> {
         self.call(Method::GET, "/admin/state", None).await
     }
 
-    /// How often it was asked for what, since the last reset.
+    /// The number of calls of each operation since the last reset.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn counts(&self) -> anyhow::Result<Counts> {
         self.call(Method::GET, "/admin/counts", None).await
     }
 
-    /// Counts from zero again, and returns the counts so far.
+    /// Resets the counts, and returns the counts so far.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn reset_counts(&self) -> anyhow::Result<Counts> {
         let counts = self.counts().await?;
         self.order(Method::POST, "/admin/counts/reset", None).await?;
@@ -217,7 +221,7 @@ impl Simcloud {
     /// The last 10,000 requests since the reset of the counts, oldest first.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn requests(&self) -> anyhow::Result<Vec<LogEntry>> {
         #[derive(Deserialize)]
         struct Log {
@@ -227,10 +231,10 @@ impl Simcloud {
         Ok(log.requests)
     }
 
-    /// Orders a fault; its id ends it again.
+    /// Injects a fault; its ID ends it.
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn add_fault(&self, rule: &FaultRule) -> anyhow::Result<String> {
         #[derive(Deserialize)]
         struct Standing {
@@ -243,7 +247,7 @@ impl Simcloud {
     /// Ends one fault.
     ///
     /// # Errors
-    /// When there is none of this id.
+    /// Returns an error if there is no fault with this ID.
     pub async fn remove_fault(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/faults/{id}"), None).await
     }
@@ -251,25 +255,25 @@ impl Simcloud {
     /// Ends all faults.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn clear_faults(&self) -> anyhow::Result<()> {
         self.order(Method::DELETE, "/admin/faults", None).await
     }
 
-    /// From now on only these tokens are good, of which the first is ours: `{"token", "project"}`.
+    /// Makes only these tokens valid; this client uses the first: `{"token", "project"}`.
     ///
     /// # Errors
-    /// When the cloud refuses.
+    /// Returns an error if the cloud refuses.
     pub async fn set_tokens(&mut self, tokens: &Value) -> anyhow::Result<()> {
         self.order(Method::PUT, "/admin/tokens", Some(&json!({ "tokens": tokens }))).await?;
         *self.token() = tokens.pointer("/0/token").and_then(Value::as_str).map(str::to_owned);
         Ok(())
     }
 
-    /// Changes latency, limits, quotas and the like: a part of the settings object; what is not given stays.
+    /// Changes latency, limits, quotas and other settings. Settings that are not given stay.
     ///
     /// # Errors
-    /// When the cloud refuses; the message names the field.
+    /// Returns an error that names the field if the cloud refuses.
     pub async fn configure(&self, settings: &Value) -> anyhow::Result<()> {
         self.order(Method::PATCH, "/admin/settings", Some(settings)).await
     }
@@ -278,7 +282,7 @@ impl Simcloud {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call whose answer says nothing new.
+    /// Sends a request and ignores the content of the answer.
     async fn order(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
         self.call::<Value>(method, path, body).await.map(drop)
     }
@@ -302,7 +306,7 @@ impl Simcloud {
             }
         });
         let answer = answer.await?;
-        serde_json::from_str(&answer).with_context(|| format!("{what} answered something else: {answer}"))
+        serde_json::from_str(&answer).with_context(|| format!("unexpected answer to {what}: {answer}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The calls to the API server, each with a time limit: kube's client waits for ever on a server that hangs.
+//! Requests to the API server, each with a timeout: the kube client waits forever for a server that hangs.
 
 use std::{future::Future, time::Duration};
 
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::{causes, record::Record, settings::Settings};
 
-/// Why a call failed.
+/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Nobody knows what became of it.
+    /// The request timed out; its outcome is unknown.
     #[error("no answer from the API server within {0:?}")]
     Timeout(Duration),
-    /// The server said no.
+    /// The API server refused the request.
     #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
     Refused(Box<Status>),
-    /// The connection, or our side of it.
+    /// The connection or the client failed.
     #[error("{}", causes(.0.as_ref()))]
     Client(Box<kube::Error>),
-    /// Something that is no Lease.
-    #[error("the patch cannot be written")]
+    /// The body is not a valid Lease.
+    #[error("cannot encode the Lease")]
     Body(#[source] serde_json::Error),
 }
 
@@ -50,10 +50,10 @@ impl From<kube::Error> for Error {
     }
 }
 
-/// Changes of the Lease; `None` in a place: it was deleted. Ends when the connection does.
+/// Changes of the Lease; `None` means deleted. Ends with the connection.
 pub(crate) type Changes = BoxStream<'static, Option<Record>>;
 
-/// One Lease.
+/// Client for one Lease.
 #[derive(Clone)]
 pub(crate) struct LeaseApi {
     api: Api<Lease>,
@@ -70,7 +70,7 @@ impl LeaseApi {
         }
     }
 
-    /// The Lease as it is; `None`: there is none.
+    /// Reads the Lease; `None`: it does not exist.
     pub(crate) async fn get(&self) -> Result<Option<Record>, Error> {
         Ok(self.within(self.api.get_opt(&self.name)).await?.map(Record::from))
     }
@@ -85,7 +85,7 @@ impl LeaseApi {
         Ok(self.within(self.api.create(&PostParams::default(), &lease)).await?.into())
     }
 
-    /// What happens to the Lease after `version`.
+    /// Watches the Lease from `version` on.
     pub(crate) fn watch(&self, version: &str) -> BoxFuture<'static, Result<Changes, Error>> {
         let (this, version) = (self.clone(), version.to_owned());
         let parameters = WatchParams::default().fields(&format!("metadata.name={}", self.name));

@@ -1,47 +1,47 @@
-//! What a candidate does next. Pure: (what was seen and done, now) to one step.
+//! State machine of a candidate. Pure: (observations, results, now) to the next step.
 //!
-//! The argument: a lease that changes at the API server at time `w` is seen by others at `w` or later, and taken by them at `w` plus
-//! the duration or later, if it has not changed again. Its holder started that write at `w` or earlier and relies on it for less than
-//! the duration. And a write finds only the version that its writer has seen: of two, one is refused.
+//! Why at most one process relies on a lease: other candidates observe a change made at time `w` no earlier than `w`, and take the lease no
+//! earlier than `w` plus the duration, if it has not changed again. Its holder started that write no later than `w`, and relies on it for
+//! less than the duration. A write succeeds only on the version that its writer has observed, so one of two concurrent writes is refused.
 //!
-//! A Lease that is missing, or that somebody else emptied, says nothing of who still relies on it: it is taken no sooner than one that
-//! has a holder. Only one that was given back, or never held, is free at once.
+//! The record of a Lease that is missing, or that another client emptied, does not show whether a process still relies on it, so it is
+//! taken no sooner than a held one. Only a Lease that was released, or never held, is free at once.
 
 use tokio::time::Instant;
 
 use crate::{record::Record, settings::Timing};
 
-/// One candidate's view of the lease.
+/// The state of one candidate.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,
     timing: Timing,
     seen: Option<Seen>,
     held: Option<Held>,
-    /// A standby looks again then.
+    /// When a standby reads the Lease again.
     next_look: Instant,
-    /// The lease is not written before.
+    /// Earliest time of the next write.
     next_write: Instant,
-    /// Refused or lost writes in a row.
+    /// Consecutive refused or lost writes.
     failures: u32,
-    /// The greatest epoch that any record had.
+    /// The highest epoch of any observed record.
     highest: u64,
-    /// Our terms in a row.
+    /// The consecutive terms of this process.
     ours: Option<Ours>,
-    /// An acquisition may have been carried out though we were not told: of the lease as it was in the term of this epoch.
+    /// Set if an acquisition may have succeeded without an answer: the epoch of the lease before it.
     asked_after: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Seen {
     record: Record,
-    /// Until then, by our own clock, somebody else may rely on it.
+    /// Until then, by the local clock, another process may rely on the lease.
     taken_until: Instant,
-    /// When it was seen last.
+    /// Time of the last observation.
     at: Instant,
-    /// There is no Lease (any more).
+    /// The Lease does not exist (any more).
     missing: bool,
-    /// Whether a patch of this version may succeed. Not after a write that failed.
+    /// Whether a patch of this version may succeed. False after a failed write.
     current: bool,
 }
 
@@ -51,60 +51,60 @@ struct Held {
     until: Instant,
 }
 
-/// Terms of ours between which nobody else had one.
+/// Consecutive terms of this process, with no term of another process between them.
 #[derive(Clone, Copy, Debug)]
 struct Ours {
-    /// The epoch of the first.
+    /// Epoch of the first term.
     since: u64,
-    /// That of the last.
+    /// Epoch of the last term.
     last: u64,
 }
 
-/// How a lease is taken.
+/// How to acquire the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquisition {
-    /// How often it then has changed hands: more often than we know of.
+    /// The new value of `leaseTransitions`, higher than the last observed one.
     pub transitions: u32,
-    /// The new term's epoch is to be greater than this one.
+    /// The epoch of the new term must be higher than this.
     pub after: u64,
-    /// The version to patch. `None`: there is no Lease, create it.
+    /// The version to patch. `None`: the Lease does not exist and must be created.
     pub version: Option<String>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read the Lease.
     Look,
-    /// Take it.
+    /// Acquire the lease.
     Acquire(Acquisition),
-    /// Keep it.
+    /// Renew the lease.
     Renew {
         /// The version to patch.
         version: String,
     },
-    /// Nothing until then, unless the Lease is seen to change.
+    /// Wait until then, or until the Lease changes.
     Wait(Instant),
     /// The term is over.
     Lost(Lost),
 }
 
-/// Why a term is over.
+/// Why a term ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// No renewal succeeded in time: another may take the lease soon.
+    /// No renewal succeeded in time; another process may soon acquire the lease.
     #[error("the lease could not be renewed in time")]
     NotRenewed,
-    /// Somebody else holds it.
+    /// Another process holds the lease.
     #[error("{0} holds the lease")]
     TakenBy(String),
-    /// Somebody emptied or deleted it.
-    #[error("the lease was emptied or deleted by somebody else")]
+    /// Another client emptied or deleted the Lease.
+    #[error("another client emptied or deleted the lease")]
     Emptied,
 }
 
 impl Candidate {
-    /// One that knows nothing yet.
+    /// Creates a candidate that has observed nothing.
     #[must_use]
     pub fn new(identity: &str, timing: Timing, now: Instant) -> Self {
         Self {
@@ -121,58 +121,58 @@ impl Candidate {
         }
     }
 
-    /// The term that we hold: its epoch, and until when we may rely on it.
+    /// The current term of this process: its epoch, and until when the process may rely on it.
     #[must_use]
     pub fn term(&self) -> Option<(u64, Instant)> {
         self.held.map(|held| (held.epoch, held.until))
     }
 
-    /// The epoch of our first term since which nobody else had one. 0: we had none.
+    /// The epoch of the first of the consecutive terms of this process. 0: none.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.ours.map_or(0, |ours| ours.since)
     }
 
-    /// The UID of the Lease. Empty: it was not seen yet.
+    /// The UID of the Lease. Empty: not observed yet.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.seen.as_ref().map(|seen| seen.record.uid.as_str()).unwrap_or_default()
     }
 
-    /// Who holds the lease, as far as we have seen.
+    /// The holder of the lease, as last observed.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
         self.seen.as_ref().filter(|seen| !seen.missing)?.record.holder.as_deref()
     }
 
-    /// The version that was seen last. `None`: there is no Lease.
+    /// The last observed version. `None`: the Lease does not exist.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.seen.as_ref().filter(|seen| !seen.missing).map(|seen| seen.record.version.as_str())
     }
 
-    /// What it says, or said before it went missing.
+    /// The last observed record, even if the Lease is missing now.
     pub(crate) fn record(&self) -> Option<&Record> {
         self.seen.as_ref().map(|seen| &seen.record)
     }
 
-    /// From when on nobody else relies on it: the past, once that is proven.
+    /// The time from which no other process relies on the lease.
     pub(crate) fn free_from(&self) -> Option<Instant> {
         self.seen.as_ref().map(|seen| seen.taken_until)
     }
 
-    /// Whether a patch of the version that was seen last may succeed.
+    /// Whether a patch of the last observed version may succeed.
     pub(crate) fn is_current(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.current && !seen.missing)
     }
 
-    /// What comes next.
+    /// Returns the next step.
     #[must_use]
     pub fn decide(&self, now: Instant) -> Step {
         self.decide_if(true, now)
     }
 
-    /// The same of one that may leave a free lease alone, and only looks then.
+    /// Like [`Self::decide`]; if `may_take` is false, a free lease is only observed.
     pub(crate) fn decide_if(&self, may_take: bool, now: Instant) -> Step {
         match (&self.held, &self.seen) {
             (Some(held), Some(seen)) => self.keep(held, seen, now),
@@ -182,10 +182,10 @@ impl Candidate {
         }
     }
 
-    /// The Lease was read, or was seen to change; `None`: there is none.
+    /// Records that the Lease was read or changed; `None`: it does not exist.
     pub fn saw(&mut self, now: Instant, record: Option<Record>) {
         self.next_look = now + self.timing.retry;
-        // While we may rely on it, nobody else does.
+        // While this process may rely on the lease, no other process does.
         let relied = self.held.is_some_and(|held| now < held.until);
         let taken_until = match &record {
             Some(record) => self.taken_until(now, record, relied),
@@ -201,7 +201,7 @@ impl Candidate {
         self.seen = Some(Seen { record, taken_until, at: now, missing, current: true });
     }
 
-    /// The same, told by a watch, which tells what comes next as well: there is less to look for.
+    /// Records a change reported by a watch. Later changes will be reported, too, so reads can be less frequent.
     pub(crate) fn saw_change(&mut self, now: Instant, record: Option<Record>) {
         let exists = record.is_some();
         self.saw(now, record);
@@ -210,12 +210,12 @@ impl Candidate {
         }
     }
 
-    /// A watch is open. A look finds out when it is silent for other reasons than that nothing changes.
+    /// Reduces reads while a watch is open. Reads still detect a watch that is silent although the Lease changes.
     pub(crate) fn looks_less(&mut self, now: Instant) {
         self.next_look = now + self.timing.watched();
     }
 
-    /// Until when somebody else may rely on a lease that is seen like this.
+    /// Until when another process may rely on a lease with this record.
     fn taken_until(&self, now: Instant, record: &Record, relied: bool) -> Instant {
         let expires = now + self.timing.duration;
         let free = record.released || self.is_ours(record);
@@ -224,19 +224,19 @@ impl Candidate {
         };
         let same_term = record.epoch() == last.epoch();
         match record.holder {
-            // Restored or replaced: what it says may be long over.
+            // The Lease was restored or replaced, and its content may be long outdated.
             _ if record.epoch() < last.epoch() => expires,
             _ if free => now,
             Some(_) if record.differs(last) || *missing => expires,
             Some(_) => *taken_until,
             None if same_term && last.holder.is_none() && !last.released => *taken_until,
             None if same_term && relied => now,
-            // Whoever held it may have renewed it unseen before it was emptied.
+            // The last holder may have renewed the lease unobserved before it was emptied.
             None => expires,
         }
     }
 
-    /// The same of a Lease that is missing. Others may have held it unseen before it was deleted.
+    /// Until when another process may rely on a missing Lease, which may have been renewed unobserved before its deletion.
     fn gone_until(&mut self, now: Instant, relied: bool) -> Instant {
         match &self.seen {
             Some(seen) if seen.missing && now < self.unseen_from(seen) => seen.taken_until,
@@ -248,12 +248,12 @@ impl Candidate {
         }
     }
 
-    /// No version tells whether a missing Lease was made and deleted again meanwhile: who has not looked for so long knows nothing.
+    /// A missing Lease has no version that would reveal that it was created and deleted in between, so an old observation proves nothing.
     fn unseen_from(&self, seen: &Seen) -> Instant {
         seen.at + self.timing.renew_deadline
     }
 
-    /// Whether it is from a term of ours, also one of which nobody told us that it began.
+    /// Whether the record is from a term of this process, including a term whose acquisition got no answer.
     fn is_ours(&self, record: &Record) -> bool {
         let told = self.ours.is_some_and(|ours| ours.last == record.epoch());
         record.holder.as_ref() == Some(&self.identity) && (told || self.asked_after.is_some())
@@ -268,7 +268,7 @@ impl Candidate {
         }
     }
 
-    /// An acquisition or renewal that was started at `started` succeeded with this answer.
+    /// Records that an acquisition or renewal started at `started` succeeded.
     pub fn wrote(&mut self, (started, now): (Instant, Instant), record: Record) {
         let epoch = self.held.map_or_else(|| record.epoch(), |held| held.epoch);
         let ours = record.holder.as_ref() == Some(&self.identity);
@@ -284,9 +284,10 @@ impl Candidate {
         }
     }
 
-    /// A write that was started at `started` was refused, or nobody knows what became of it.
+    /// Records that a write started at `started` was refused or has an unknown outcome.
     ///
-    /// The first is repeated at once, after a look: it may have met an earlier one of our own whose answer was lost.
+    /// The first failed write is repeated at once, after a read: it may have conflicted with an earlier write of this process whose answer
+    /// was lost.
     pub fn failed(&mut self, started: Instant, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.next_write = if self.failures == 1 { now } else { started + self.timing.retry };
@@ -303,7 +304,7 @@ impl Candidate {
         self.seen.as_ref().map(|seen| seen.record.epoch())
     }
 
-    /// A look that was started at `started` failed.
+    /// Records that a read started at `started` failed.
     pub fn saw_nothing(&mut self, started: Instant) {
         self.next_look = started + self.timing.retry;
         if self.held.is_some() {
@@ -311,7 +312,7 @@ impl Candidate {
         }
     }
 
-    /// We no longer rely on the lease.
+    /// Ends the term of this process.
     pub fn resign(&mut self) {
         self.held = None;
     }

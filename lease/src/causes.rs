@@ -1,10 +1,10 @@
-//! Errors of kube's client, in words that can be shown.
+//! Formats errors of the kube client for users.
 
 use std::{error::Error, iter::successors};
 
 use kube::client::AuthError;
 
-/// An error with its causes, each once, and without secrets: kube's own texts stop at the first.
+/// Formats an error with its causes, each once, without secrets. The messages of kube include only the first cause.
 #[must_use]
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let all = || successors(Some(error), |error| (*error).source());
@@ -17,7 +17,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     })
 }
 
-/// Words of our own for what would tell secrets: kube's show what a credential plugin is given and prints, and a proxy with its password.
+/// Replacement text for errors that would reveal secrets: kube prints the input and output of credential plugins and the passwords of
+/// proxies.
 #[must_use]
 pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(
@@ -35,7 +36,7 @@ pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     let words = if let AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) = auth {
         "the credential plugin of the kubeconfig printed no ExecCredential"
     } else if let AuthError::MalformedTokenExpirationDate(_) = auth {
-        "the credentials of the kubeconfig expire at what is no time"
+        "the credentials of the kubeconfig have an invalid expiration time"
     } else if let AuthError::AuthExec(_) = auth {
         "the auth-provider of the kubeconfig gives no credentials: use a credential plugin"
     } else {

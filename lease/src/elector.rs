@@ -1,4 +1,4 @@
-//! Carries out what the candidate decides, and tells everybody who leads.
+//! Executes the decisions of the candidate and publishes the leadership.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use crate::{
     settings::{Settings, SettingsError},
 };
 
-/// Who leads.
+/// The current leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// This process does.
+    /// This process leads.
     Leader {
-        /// Acts of a leader end then: whoever acts compares it with the clock itself. Moves on with each renewal.
+        /// End of the leadership. Code that acts as leader compares it with the clock itself. Moves forward with each renewal.
         valid_until: Instant,
-        /// Names the term: greater than that of every term before. See [`Record::epoch`].
+        /// Identifies the term; higher than the epoch of any earlier term. See [`Record::epoch`].
         epoch: u64,
-        /// The epoch of this process's first term since which nobody else had one.
+        /// The epoch of the first of the consecutive terms of this process.
         since: u64,
-        /// The UID of the Lease, by which Events refer to it.
+        /// The UID of the Lease, which Events refer to.
         uid: Arc<str>,
     },
-    /// This process does not.
+    /// Another process leads, or none.
     Follower {
-        /// Who does. `None`: nobody, or we do not know yet.
+        /// The holder of the lease. `None`: there is none, or it is not known yet.
         holder: Option<String>,
     },
 }
@@ -49,14 +49,14 @@ pub struct Elector {
     beats: watch::Sender<Instant>,
     changes: Option<Changes>,
     opening: Option<Opening>,
-    /// A watch is opened at most once a look: one that fails is no reason to hurry.
+    /// Limits attempts to open a watch to one per read, since a failed watch is not urgent.
     may_watch: bool,
-    /// Wall-clock time, for people and for epochs: as it was at the start, plus what passed since. So it never stands still or jumps back,
-    /// and a renewal always differs from the one before.
+    /// Wall-clock time for the Lease and for epochs: the time at start plus the time elapsed since. It never stops or jumps back, so a
+    /// renewal always changes the Lease.
     wall: (Timestamp, Instant),
-    /// The last failure that was told.
+    /// The last failure that was logged.
     trouble: Option<String>,
-    /// Our part in sharing out many Leases, if this is one of them.
+    /// The part in sharing many Leases, if this Lease is one of them.
     member: Option<Member>,
 }
 
@@ -70,10 +70,10 @@ impl std::fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// Asks nothing yet. `wall` is the time of day now, for the times in the Lease.
+    /// Creates an elector without sending a request. `wall` is the current time, which is used in the Lease.
     ///
     /// # Errors
-    /// Settings that cannot be used.
+    /// Returns an error if the settings are invalid.
     pub fn new(
         client: Client,
         settings: Settings,
@@ -83,7 +83,7 @@ impl Elector {
         Ok(Self::of(client, settings, wall, None))
     }
 
-    /// With settings that were checked.
+    /// Creates an elector with settings that were checked before.
     pub(crate) fn of(
         client: Client,
         settings: Settings,
@@ -108,15 +108,15 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// When it last decided what comes next: no longer ago than a call or a pause takes, or it is stuck.
+    /// The time of the last decision. If it is older than a request or a pause takes, the elector hangs.
     #[must_use]
     pub fn beats(&self) -> watch::Receiver<Instant> {
         self.beats.subscribe()
     }
 
-    /// Takes part until told to stop; then gives the lease back, if we hold it.
+    /// Takes part in the election until `stop` is cancelled; then releases the lease if this process holds it.
     ///
-    /// Cost: one request each two seconds, and one watch while somebody else leads.
+    /// Cost: one request every two seconds, and one watch while another process leads.
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let now = Instant::now();
@@ -149,7 +149,7 @@ impl Elector {
         self.release().await;
     }
 
-    /// Until then, or until the Lease is seen to change while somebody else holds it, or something else changes what is to be done.
+    /// Waits until `until`, until the Lease changes while another process holds it, or until other seats change what is to be done.
     async fn wait(&mut self, until: Instant) {
         let idle = self.candidate.term().is_some();
         let woken = OptionFuture::from(self.member.as_ref().map(Member::woken));
@@ -160,7 +160,7 @@ impl Elector {
         }
     }
 
-    /// The next change. Pending if the Lease cannot be watched: then the next look finds out.
+    /// The next change. Pending if the Lease cannot be watched; then the next read detects the change.
     async fn change(&mut self) -> Option<Record> {
         let closed = self.changes.is_none() && self.opening.is_none();
         if let (true, true, Some(version)) = (closed, self.may_watch, self.candidate.version()) {
@@ -203,7 +203,7 @@ impl Elector {
         }
     }
 
-    /// What the candidate knows now is no older than `started`.
+    /// Publishes the candidate's observation, which is no older than `started`.
     fn looked(&mut self, started: Instant) {
         if let Some(member) = &mut self.member {
             member.looked(&self.candidate, started);
@@ -216,7 +216,7 @@ impl Elector {
         let mut body = record::acquisition(&self.settings, &acquisition, self.wall());
         if let Some(member) = &self.member {
             let mut notes = member.notes(acquisition.transitions);
-            // What is new has none to remove.
+            // A new Lease has no annotations to remove.
             notes.retain(|_, note| note.is_some() || acquisition.version.is_some());
             body = record::with_notes(body, &notes);
         }
@@ -230,8 +230,8 @@ impl Elector {
             self.opening = None;
             let (lease, former) = (self.lease(), former.as_deref());
             let why = match former {
-                None => "nobody held the lease",
-                Some(former) if former == self.settings.identity => "the lease was still ours",
+                None => "no process held the lease",
+                Some(former) if former == self.settings.identity => "this process still held the lease",
                 Some(_) => "the holder let the lease expire",
             };
             tracing::info!(lease, epoch, former, why, "Leader now");
@@ -245,7 +245,7 @@ impl Elector {
         self.written(started, answer);
     }
 
-    /// Writes annotations on a Lease that somebody else holds.
+    /// Writes annotations on a Lease that another process holds.
     async fn note(&mut self, version: &str, notes: &Notes) {
         let started = Instant::now();
         match self.api.patch(&record::note(version, notes)).await {
@@ -253,13 +253,13 @@ impl Elector {
                 self.candidate.saw(Instant::now(), Some(record));
                 self.looked(started);
             }
-            // Its holder renewed it meanwhile: what is seen next decides anew.
+            // The holder renewed the lease at the same time; the next observation decides.
             Err(error) if error.status() == Some(409) => (),
             Err(error) => self.failed("write", &error),
         }
     }
 
-    /// Gives the lease back and goes on.
+    /// Releases the lease and continues as a standby.
     async fn give_back(&mut self, why: &'static str) {
         let lease = self.lease();
         self.resign();
@@ -267,19 +267,19 @@ impl Elector {
         let started = Instant::now();
         match self.empty().await {
             Ok(Some(record)) => {
-                tracing::info!(lease, why, "Lease given back");
+                tracing::info!(lease, why, "Lease released");
                 self.candidate.saw(Instant::now(), Some(record));
                 self.looked(started);
             }
             Ok(None) => self.candidate.failed(started, Instant::now()),
             Err(error) => {
-                tracing::warn!(lease, %error, "Lease not given back: it expires");
+                tracing::warn!(lease, %error, "Cannot release the Lease: it will expire");
                 self.candidate.failed(started, Instant::now());
             }
         }
     }
 
-    /// Empties the Lease, if it is ours. Whoever writes an annotation on it meanwhile does not keep it from that.
+    /// Empties the Lease if this process holds it. Retries if another client writes an annotation at the same time.
     async fn empty(&mut self) -> Result<Option<Record>, Error> {
         let mut tries = 3;
         loop {
@@ -302,7 +302,7 @@ impl Elector {
                 self.looked(started);
             }
             Err(error) => {
-                // Somebody was faster: the next look tells who.
+                // On a conflict another process was faster; the next read shows which.
                 if error.status() != Some(409) {
                     self.failed("write", &error);
                 }
@@ -311,20 +311,20 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back, also one that we hold only because the answer to its acquisition was lost.
+    /// Releases the lease, including one that this process holds only because the answer to its acquisition was lost.
     async fn release(mut self) {
         self.resign();
         self.tell();
         let released = self.empty().await;
         let lease = self.lease();
         match released {
-            Ok(Some(_)) => tracing::info!(lease, "Lease given back"),
+            Ok(Some(_)) => tracing::info!(lease, "Lease released"),
             Ok(None) => (),
-            Err(error) => tracing::warn!(lease, %error, "Lease not given back: it expires"),
+            Err(error) => tracing::warn!(lease, %error, "Cannot release the Lease: it will expire"),
         }
     }
 
-    /// We rely on the lease no more, and the others of this process hear of it.
+    /// Ends the term and informs the other seats of this process.
     fn resign(&mut self) {
         self.candidate.resign();
         if let Some(member) = &mut self.member {
@@ -349,7 +349,7 @@ impl Elector {
         });
     }
 
-    /// Says what fails, once per change.
+    /// Logs a failure once until it changes.
     fn failed(&mut self, call: &'static str, error: &Error) {
         let text = error.to_string();
         if self.trouble.as_ref() == Some(&text) {
@@ -362,17 +362,18 @@ impl Elector {
                     lease,
                     call,
                     error = text,
-                    "May not use the Lease: grant get, watch and patch on it, and create it or grant create"
+                    "Access to the Lease is forbidden: grant get, watch and patch on it, and create \
+                     it or grant create"
                 );
             }
-            Some(_) | None => tracing::warn!(lease, call, error = text, "The Lease is out of reach"),
+            Some(_) | None => tracing::warn!(lease, call, error = text, "Request for the Lease failed"),
         }
         self.trouble = Some(text);
     }
 
     fn worked(&mut self) {
         if self.trouble.take().is_some() {
-            tracing::info!(lease = self.lease(), "The Lease is within reach again");
+            tracing::info!(lease = self.lease(), "Requests for the Lease succeed again");
         }
     }
 

@@ -1,25 +1,25 @@
-//! Over how many shards the work is divided, and when it may be divided anew.
+//! The division of the work into shards, and when it may change.
 //!
-//! The argument: the division is what the first shard's Lease says. Who takes another shard's Lease looks at the first one after that,
-//! and before it works. Who writes another division into the first one has seen all Leases free at once, looks at the others once more
-//! after that, and before it works: of two that do so, one at least sees the other. And whoever held a Lease that was seen to be free
-//! relies on it no more, and would have to take it again.
+//! Why two divisions are never in force together: the Lease of the first shard states the division. A process that takes the Lease of
+//! another shard reads the first one afterwards, before it works. A process that writes a new division into the first Lease has observed
+//! all Leases free at once, and reads the others again afterwards, before it works. So of two such processes, at least one observes the
+//! other. And a process whose Lease was observed free no longer relies on it, and must acquire it again.
 
 use tokio::time::Instant;
 
 use crate::{candidate::Candidate, share::View};
 
-/// What a Lease says of the division.
+/// The division that a Lease states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Division {
-    /// It was not seen yet.
+    /// The Lease was not observed yet.
     #[default]
     Unknown,
-    /// Nobody ever held it, as far as it tells.
+    /// No process ever held the Lease, according to its record.
     Fresh,
     Set {
         shards: u16,
-        /// Up to so many Leases of another division may still be held.
+        /// Leases of another division, up to this number, may still be held.
         before: Option<u16>,
     },
 }
@@ -33,8 +33,8 @@ impl Division {
         }
     }
 
-    /// How many Leases it speaks of. Who divides the work at all has touched the second one, which tells of the others: what the
-    /// first one has forgotten it still knows.
+    /// Number of Leases that the division refers to. Processes that divide the work always write to the second Lease, too, so it still
+    /// states the division if the first one has lost it.
     fn extent(self) -> u16 {
         match self {
             Self::Unknown => 1,
@@ -43,23 +43,23 @@ impl Division {
         }
     }
 
-    /// Whether it is this one, and no other is in force any more.
+    /// Whether the division has this number of shards and no other is in force.
     pub(crate) fn is_settled(self, shards: u16) -> bool {
         self == Self::Set { shards, before: None }
     }
 
-    /// Whether it is this one.
+    /// Whether the division has this number of shards.
     fn is_same(self, mine: u16) -> bool {
         matches!(self, Self::Set { shards, .. } if shards == mine)
     }
 
-    /// Whether it is another one.
+    /// Whether the division has another number of shards.
     pub(crate) fn is_another(self, mine: u16) -> bool {
         matches!(self, Self::Set { shards, .. } if shards != mine)
     }
 }
 
-/// A look at a Lease, or a write that succeeded: unlike what a watch tells, it is as the Lease was after it was started.
+/// The result of a read or of a successful write. Unlike an event of a watch, it is no older than `started`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Looked {
     pub(crate) started: Instant,
@@ -68,7 +68,7 @@ pub(crate) struct Looked {
     epoch: u64,
 }
 
-/// Terms of a Lease in a row that all belong to one, by their epochs.
+/// Consecutive terms of a Lease that belong to one process, by their epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) since: u64,
@@ -76,25 +76,25 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether nobody else had the Lease since it was in the term of that epoch.
+    /// Whether no other process held the Lease since the term with this epoch.
     pub(crate) fn goes_on_from(self, epoch: u64) -> bool {
         (self.since..=self.epoch).contains(&epoch)
     }
 }
 
-/// What is known of a Lease of this or another division.
+/// The state of a Lease of this or another division.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) view: View,
     pub(crate) division: Division,
-    /// There is no such Lease (any more).
+    /// The Lease does not exist (any more).
     pub(crate) missing: bool,
-    /// Its last term, and since which of them it is ours, if it is.
+    /// The last term, and the first of the consecutive terms if they belong to this process.
     pub(crate) run: Run,
     pub(crate) looked: Option<Looked>,
-    /// A look that is started then or later is waited for.
+    /// A read started at this time or later is needed.
     pub(crate) look_from: Option<Instant>,
-    /// Until then we hold it.
+    /// Until when this process holds the Lease.
     pub(crate) until: Option<Instant>,
 }
 
@@ -104,43 +104,43 @@ impl Place {
         self.looked = Some(Looked { started, division, free_from, epoch });
     }
 
-    /// Whether somebody waits for a look.
+    /// Whether a read is needed and was not made yet.
     pub(crate) fn is_look_due(&self) -> bool {
         self.look_from.is_some_and(|from| self.looked_since(from).is_none())
     }
 
-    /// The last look, if it was started then or later.
+    /// The last read, if it was started at `from` or later.
     pub(crate) fn looked_since(&self, from: Instant) -> Option<Looked> {
         self.looked.filter(|looked| looked.started >= from)
     }
 
-    /// Asks for a look that is started then or later.
+    /// Requests a read that starts at `from` or later.
     pub(crate) fn ask_look(&mut self, from: Instant) {
         self.look_from = self.look_from.max(Some(from));
     }
 
-    /// From when on a look would help to know whether somebody worked here by another division after `taken`.
+    /// The time from which a read would help to find out whether another process used another division here after `taken`.
     pub(crate) fn look_for(&self, mine: u16, taken: Instant, now: Instant) -> Option<Instant> {
         let from = if self.looked_since(taken).is_none() { taken } else { now };
         let helps = from == taken || self.is_clear(mine, now) && !self.was_clear(mine, taken);
         (helps && !self.is_look_due()).then_some(from)
     }
 
-    /// Nobody works here by another division. Of a Lease that is missing nobody knows that until a duration is over.
+    /// Whether no process works here with another division. For a missing Lease, this is known only after the lease duration.
     fn is_clear(&self, mine: u16, now: Instant) -> bool {
         let same = self.division.is_same(mine);
         self.division != Division::Unknown && (self.view.ours || self.view.is_free(now) || same)
     }
 
-    /// There is none, and none is known to have been.
+    /// Whether the Lease does not exist and is not known to have existed.
     fn was_never_made(&self) -> bool {
         self.missing && self.division == Division::Fresh
     }
 
-    /// The same, by a look since then.
+    /// Like [`Self::is_clear`], proven by a read started at `from` or later.
     fn was_clear(&self, mine: u16, from: Instant) -> bool {
         self.looked_since(from).is_some_and(|looked| {
-            // Whoever held it then had lost it already; and could have it again only by a new acquisition.
+            // If the Lease was free, its holder had already lost it and needs a new acquisition to get it back.
             let free = looked.free_from.is_some_and(|free| free <= looked.started);
             let mine_or_free = self.view.ours || free || looked.division.is_same(mine);
             looked.division != Division::Unknown && mine_or_free
@@ -148,8 +148,8 @@ impl Place {
     }
 }
 
-/// In which terms of the first shard's Lease the division is this one, though it was looked at only before: while the first shard is
-/// ours nobody else changes it. Otherwise by a look that was started since then.
+/// The terms of the first shard's Lease in which the division is known to be this one. While this process holds the first shard, no other
+/// process changes the division; otherwise a read started at `since` or later is required.
 pub(crate) fn confirmed_in(mine: u16, first: &Place, since: Instant, now: Instant) -> Option<Run> {
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
@@ -158,7 +158,7 @@ pub(crate) fn confirmed_in(mine: u16, first: &Place, since: Instant, now: Instan
     Some(Run { since: looked.epoch, epoch: looked.epoch })
 }
 
-/// How many Leases have to be looked at before the work is divided otherwise.
+/// Number of Leases to observe before the division may change.
 pub(crate) fn extent(mine: u16, places: &[Place]) -> u16 {
     places.iter().map(|place| place.division.extent()).max().unwrap_or(1).max(mine)
 }
@@ -166,9 +166,9 @@ pub(crate) fn extent(mine: u16, places: &[Place]) -> u16 {
 /// How the first Lease may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// As any other: the division is ours.
+    /// Like any other Lease: the division is already the right one.
     Ours,
-    /// With our division, and with a word that up to so many Leases of another may still be held.
+    /// With a new division and a note that up to this many Leases of another one may still be held.
     New { before: Option<u16> },
     /// Not yet: another division is in force.
     No,
@@ -183,7 +183,7 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
     let all = places.iter().take(extent.into());
     let known = all.clone().count() == usize::from(extent);
     let fresh = first.division == Division::Fresh;
-    // As the chart makes it: the first Lease, and perhaps no other. One that is missing as well is waited for itself.
+    // The chart creates only the first Lease. If that is missing, too, it has its own waiting time.
     let new = |place: &Place| fresh && !first.missing && place.was_never_made();
     let clear = |place: &Place| place.is_clear(mine, now) || new(place);
     if !known || !first.view.is_free(now) || !all.clone().all(clear) {
@@ -194,7 +194,7 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
     Opening::New { before: (!alone).then_some(extent) }
 }
 
-/// Whether nobody works by another division any more, as seen by looks that were started after the first Lease was taken.
+/// Whether no process works with another division any more, proven by reads started after the first Lease was taken.
 pub(crate) fn is_settled(mine: u16, places: &[Place], taken: Instant, now: Instant) -> bool {
     let extent = usize::from(extent(mine, places));
     places.len() >= extent

@@ -1,19 +1,19 @@
-//! Leader election over one Lease of `coordination.k8s.io`: who leads, until when it may rely on that, and in which term.
+//! Leader election with one Lease of `coordination.k8s.io`: which process leads, until when it may rely on that, and in which term.
 //!
-//! - A leader relies on the lease for six seconds after the *start* of its last renewal that succeeded ([`Timing::renew_deadline`]);
-//!   nobody takes a held lease that it has not seen unchanged for ten ([`Timing::duration`]). Each side measures with its own clock
-//!   alone, so clocks may differ as much as they like as long as they tick: whoever acts as leader checks `valid_until` itself.
-//! - Each term has an epoch, the second of `acquireTime`: greater than that of all terms before, also of a Lease that was made anew or
+//! - A leader relies on the lease for six seconds after the *start* of its last successful renewal ([`Timing::renew_deadline`]); no other
+//!   process takes a held lease unless it has observed it unchanged for ten seconds ([`Timing::duration`]). Each side measures with its own
+//!   clock, so clocks may differ by any amount as long as they advance. Code that acts as leader checks `valid_until` itself.
+//! - Each term has an epoch, the second of `acquireTime`. It is higher than that of all earlier terms, even if the Lease was recreated or
 //!   restored ([`Record::epoch`]).
-//! - A stop in order gives the lease back, and a standby that watches takes it at once. A Lease that is missing or was emptied without
-//!   that is left alone until its duration is over.
+//! - An orderly shutdown releases the lease, and a standby that watches it takes it at once. A Lease that is missing, or was emptied
+//!   without a release, is not taken until the lease duration has passed.
 //!
-//! What it decides is the pure [`Candidate`]; [`Elector`] only carries that out. It needs `get`, `watch` and `patch` on one named Lease,
-//! and `create` to make one that is missing. It assumes that nobody else writes the record: who gives a Lease back in the name of a
-//! leader that lives makes two for a moment.
+//! The pure [`Candidate`] makes the decisions and [`Elector`] executes them. The process needs `get`, `watch` and `patch` on one named
+//! Lease, and `create` to create a missing one. No other client may write the record: a client that releases a Lease in the name of a live
+//! leader causes two leaders for a moment.
 //!
-//! [`ShardElector`] does the same for work that is divided: a Lease for each shard, fair shares of them for each replica, and a
-//! [`Seat`] for each shard by which a process knows what it may do there.
+//! [`ShardElector`] does the same for divided work: it has a Lease for each shard, gives each replica a fair share of them, and provides a
+//! [`Seat`] for each shard, which shows what the process may do there.
 
 mod api;
 mod candidate;

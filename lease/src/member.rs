@@ -1,4 +1,4 @@
-//! One seat's part in the sharing: what its candidate is to do, given what all others of this process see.
+//! One seat's part in sharing: what its candidate must do, given the observations of all seats of this process.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     share::{DRAIN, Shares, Take, View},
 };
 
-/// What all seats of a process know together.
+/// State shared by all seats of a process.
 #[derive(Debug)]
 pub(crate) struct Board {
     table: Mutex<Table>,
@@ -29,17 +29,17 @@ pub(crate) struct Table {
     /// The name of the first shard's Lease.
     lease: String,
     timing: Timing,
-    /// Over how many shards we divide the work.
+    /// Number of shards into which this process divides the work.
     pub(crate) shards: u16,
-    /// All Leases of our division, and those beyond them that another one has.
+    /// All Leases of this division, and further ones of another division.
     pub(crate) places: Vec<Place>,
     refused: BTreeMap<String, Instant>,
     began: Instant,
-    /// It was told that another division is in force.
+    /// Whether it was logged that another division is in force.
     told: bool,
-    /// So many Leases could not be read, as it was told.
+    /// The unreadable Leases that were logged last.
     unread: Vec<usize>,
-    /// This process takes nothing any more, and gives back what it has.
+    /// This process takes no more Leases and releases those that it has.
     leaving: bool,
     changed: bool,
 }
@@ -66,7 +66,7 @@ impl Board {
         self.changes.subscribe()
     }
 
-    /// From now on nothing is taken, and what is ours is given back as soon as nothing is under way in it.
+    /// Stops taking Leases. Each Lease of this process is released as soon as no work is in progress in its shard.
     pub(crate) fn leave(&self) {
         self.with(|table| {
             table.changed |= !table.leaving;
@@ -103,20 +103,20 @@ impl Table {
         self.division().is_settled(self.shards)
     }
 
-    /// Whether enough is known to judge what is fair. A Lease that cannot be read does not hold up the others for long.
+    /// Whether enough is known to compute fair shares. A Lease that cannot be read delays the others only briefly.
     fn is_ready(&self, now: Instant) -> bool {
         let seen = |place: &Place| place.view.free_from.is_some();
         now >= self.began + self.timing.retry || self.places.iter().take(self.ours()).all(seen)
     }
 
-    /// When time alone may change what to do.
+    /// The next time at which the decision may change without an observation.
     fn next(&self, now: Instant) -> Option<Instant> {
         let began = Some(self.began + self.timing.retry).filter(|at| *at > now);
         let others = self.places.iter().skip(self.ours()).filter_map(|place| place.view.free_from);
         self.shares().next(now).into_iter().chain(began).chain(others.filter(|at| *at > now)).min()
     }
 
-    /// Says once which Leases the work waits for that cannot be read.
+    /// Logs once which unreadable Leases the work waits for.
     fn tell_unread(&mut self, now: Instant) {
         let unread: Vec<usize> = (0..self.places.len())
             .filter(|at| self.places.get(*at).is_some_and(|place| place.division == Division::Unknown))
@@ -127,7 +127,7 @@ impl Table {
         if !unread.is_empty() {
             let leases =
                 unread.iter().map(|at| record::name_of(&self.lease, *at)).collect::<Vec<_>>().join(", ");
-            tracing::warn!(leases, "Nothing begins before these Leases could be read");
+            tracing::warn!(leases, "Waiting until these Leases can be read");
         }
         self.unread = unread;
     }
@@ -158,7 +158,7 @@ impl Table {
         }
     }
 
-    /// What its candidate knows of a Lease.
+    /// Publishes what the candidate knows of its Lease.
     fn publish(&mut self, at: usize, candidate: &Candidate, now: Instant) {
         let Some(place) = self.place(at) else { return };
         let view = view(&place.view, candidate, now);
@@ -178,7 +178,7 @@ impl Table {
     }
 }
 
-/// The seat as its candidate sees it, after it was seen like that.
+/// The new view of a seat, after the candidate's latest observation.
 fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
     let record = candidate.record();
     let holder = candidate.holder().map(str::to_owned);
@@ -188,7 +188,7 @@ fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
         Some(_) | None => (by, now),
     });
     let ours = candidate.term().is_some();
-    // Each look at a free Lease proves anew that it is free: since when counts.
+    // Each read of a free Lease would move the time from which it is free; the first one counts.
     let same = last.holder == holder && last.released == released && !last.ours;
     let first = last.free_from.filter(|from| same && *from <= now);
     let free_from = candidate.free_from().map(|from| first.filter(|_| from <= now).unwrap_or(from));
@@ -203,21 +203,21 @@ fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
     }
 }
 
-/// What comes next for a Lease.
+/// The next action for a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Step(Step),
-    /// Keep it, and write this as well.
+    /// Renew the lease and write these annotations.
     RenewWith {
         version: String,
         notes: Notes,
     },
-    /// Write this on somebody else's.
+    /// Write these annotations on a Lease of another process.
     Note {
         version: String,
         notes: Notes,
     },
-    /// Work here is over: give it back.
+    /// Release the lease, as no more work may be done.
     GiveBack {
         why: &'static str,
     },
@@ -231,27 +231,27 @@ pub(crate) struct Member {
     changes: watch::Receiver<()>,
     gate: Gate,
     held: Option<Held>,
-    /// The epoch of the first Lease's term in which we knew last, while this one was ours, by which division we work.
+    /// The epoch of the first Lease in which the division was last confirmed while this process held this seat.
     divided_in: Option<u64>,
-    /// The epoch of our first term here since which nobody worked by another division.
+    /// The epoch of the first term here since which no process used another division.
     since: u64,
-    /// What an acquisition says of another division.
+    /// The number of Leases of another division to state in an acquisition.
     before: Option<u16>,
-    /// Nothing is written on somebody else's Lease before.
+    /// Earliest time of the next write on a Lease of another process.
     write_from: Instant,
-    /// No look that others ask for before.
+    /// Earliest time of the next read requested by other seats.
     look_from: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// When we knew that it was ours.
+    /// When this process learnt that it holds the lease.
     taken: Instant,
-    /// Nobody works by another division.
+    /// Whether no process uses another division any more.
     confirmed: bool,
-    /// It is to be handed over then, or sooner.
+    /// Latest time of the handover.
     closes: Option<Instant>,
-    /// It is given back as soon as nothing is under way.
+    /// The lease is released as soon as no work is in progress.
     leaving: bool,
 }
 
@@ -272,7 +272,7 @@ impl Member {
         }
     }
 
-    /// Returns when what others see may have changed what is to be done here.
+    /// Returns when observations of other seats may have changed what is to be done here.
     pub(crate) fn woken(&self) -> impl Future<Output = ()> + Send + use<> {
         let (mut changes, gate) = (self.changes.clone(), self.gate.clone());
         let closes = self.held.is_some_and(|held| held.closes.is_some() || held.leaving);
@@ -284,12 +284,12 @@ impl Member {
         }
     }
 
-    /// Whether work may begin in a seat that we hold.
+    /// Whether work may begin in a seat that this process holds.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.held.is_some_and(|held| held.confirmed)
     }
 
-    /// The candidate looked or wrote, and that began at `started`.
+    /// Records a read or write of the candidate that was started at `started`.
     pub(crate) fn looked(&mut self, candidate: &Candidate, started: Instant) {
         let (at, now) = (self.at, Instant::now());
         self.look_from = now;
@@ -306,18 +306,18 @@ impl Member {
         }
     }
 
-    /// The candidate relies on its Lease no more.
+    /// Records that the candidate no longer relies on its Lease.
     pub(crate) fn resigned(&mut self, candidate: &Candidate) {
         self.held = None;
         self.board.with(|table| table.publish(self.at, candidate, Instant::now()));
     }
 
-    /// The epoch of our first term since which nobody worked by another division, who needs no term of this Lease for that.
+    /// The epoch of the first term here since which no process used another division. Such a process needs no term of this Lease.
     pub(crate) fn since(&self) -> u64 {
         self.since
     }
 
-    /// What an acquisition says beside who holds it.
+    /// The annotations of an acquisition.
     pub(crate) fn notes(&self, transitions: u32) -> Notes {
         let shards = self.board.with(|table| table.shards);
         let said = (shards > 1).then(|| record::shards_in_term(shards, transitions));
@@ -328,7 +328,7 @@ impl Member {
         notes
     }
 
-    /// What comes next.
+    /// Returns the next action.
     pub(crate) fn decide(&mut self, candidate: &Candidate, now: Instant) -> Act {
         self.changes.mark_unchanged();
         let board = Arc::clone(&self.board);
@@ -357,22 +357,26 @@ impl Member {
         };
         let mine = table.shards;
         if self.at > 0 && self.is_divided_anew(table, held.taken, now) {
-            return Act::GiveBack { why: "the work is divided into another number of shards" };
+            return Act::GiveBack { why: "another number of shards is in force" };
         }
         if table.leaving {
             self.gate.set_closed(true);
             held.leaving = true;
-            // Whoever asked for it has it as soon as nothing is under way, too: there is no other time to wait for.
+            // A replica that asked for the seat gets it as soon as no work is in progress, so no separate deadline is needed.
             held.closes = None;
             self.held = Some(held);
-            // Nothing is under way either where nothing was begun yet.
+            // Before the confirmation no work has begun.
             let over = !held.confirmed || self.gate.is_empty();
-            return if over { Act::GiveBack { why: "this replica stops" } } else { Act::Step(step) };
+            return if over {
+                Act::GiveBack { why: "this replica is shutting down" }
+            } else {
+                Act::Step(step)
+            };
         }
         if self.at > 0 {
             let first = table.places.first();
             if let Some(run) = first.and_then(|first| layout::confirmed_in(mine, first, held.taken, now)) {
-                // Who works by another division does so without this Lease.
+                // A process with another division works without this Lease.
                 let gap = !held.confirmed && !self.divided_in.is_some_and(|epoch| run.goes_on_from(epoch));
                 if let (true, Some((epoch, _))) = (gap, candidate.term()) {
                     self.since = epoch;
@@ -383,7 +387,7 @@ impl Member {
             if !held.confirmed {
                 let settled =
                     table.is_settled() && table.places.first().is_some_and(|first| !first.is_look_due());
-                // That another division is over may be seen after the look that was asked for first.
+                // The end of another division may be observed later than the read that was requested first.
                 table.ask_look(0, if settled { now } else { held.taken });
             }
         } else if !held.confirmed {
@@ -398,21 +402,21 @@ impl Member {
         if held.confirmed { self.hand_over(table, held, step, now) } else { Act::Step(step) }
     }
 
-    /// Whether the first Lease is known to say another division: what was seen of it before we took this one is over.
+    /// Whether the first Lease states another division. Observations from before this Lease was taken do not count.
     fn is_divided_anew(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
         let Some(first) = table.places.first() else { return false };
         let mine = table.shards;
         if first.looked_since(taken).is_some_and(|looked| looked.division.is_another(mine)) {
             return true;
         }
-        // A watch may tell what is past.
+        // The event of a watch may be outdated.
         if first.division.is_another(mine) && !first.is_look_due() {
             table.ask_look(0, now);
         }
         false
     }
 
-    /// The first Lease is ours: is another division over?
+    /// With the first Lease held: checks whether other divisions have ended.
     fn settle(
         &mut self,
         table: &mut Table,
@@ -440,7 +444,7 @@ impl Member {
         let to = if closing.is_some() && closing.as_deref() == wish {
             closing
         } else {
-            // Whoever else asks for it now: what is under way had its time already.
+            // If another replica asks now, the work in progress has already had its time to finish.
             table.set_closing(self.at, None);
             table.shares().grant(self.at, now).map(str::to_owned)
         };
@@ -449,7 +453,7 @@ impl Member {
         table.set_closing(self.at, to);
         self.held = Some(held);
         if held.closes.is_some_and(|at| now >= at || self.gate.is_empty()) {
-            Act::GiveBack { why: "a replica with fewer asks for it" }
+            Act::GiveBack { why: "a replica with fewer shards asked for it" }
         } else {
             Act::Step(step)
         }
@@ -497,7 +501,7 @@ impl Member {
                     tracing::info!(
                         shards = table.shards,
                         others = shards,
-                        "Other replicas divide the work into another number of shards: waiting until they have given back all Leases"
+                        "Other replicas use another number of shards: waiting until they have released all Leases"
                     );
                 }
                 false
@@ -505,7 +509,7 @@ impl Member {
         }
     }
 
-    /// Asks the holder of this seat for it, or no longer.
+    /// Asks the holder of this seat for it, or withdraws the request.
     fn ask(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Option<Act> {
         let view = table.places.get(self.at).map(|place| &place.view)?;
         let version = candidate.version().filter(|_| candidate.is_current() && now >= self.write_from)?;

@@ -1,4 +1,4 @@
-//! What a Lease says, as far as an election cares, and the bodies of its patches.
+//! The content of a Lease that matters to an election, and the bodies of patches.
 
 use std::collections::BTreeMap;
 
@@ -14,44 +14,43 @@ use crate::{
     settings::{Settings, Timing},
 };
 
-/// What a Lease says. A Lease without a spec is one that nobody holds.
+/// The content of a Lease. A Lease without a spec counts as not held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Who holds it. `None`: nobody, or it was given back.
+    /// The holder. `None`: not held, or released.
     pub holder: Option<String>,
-    /// How often it changed hands.
+    /// Number of changes of the holder.
     pub transitions: u32,
-    /// When the Lease was made, on the API server's clock.
+    /// Creation time of the Lease, by the API server's clock.
     pub created: Option<Timestamp>,
-    /// When it changed hands last, as its holder says. Greater each time: see [`Record::epoch`].
+    /// Time of the last change of the holder, as stated by the holder. Always increases: see [`Record::epoch`].
     pub acquired: Option<Timestamp>,
-    /// Its last holder gave it back, and relies on it no more. A Lease that somebody else emptied does not say so.
+    /// The last holder released the Lease and no longer relies on it. Not set if another client emptied the Lease.
     pub released: bool,
-    /// Sets this Lease apart from others of its name.
+    /// Distinguishes this Lease from others of the same name.
     pub uid: String,
-    /// When the holder says that it renewed it. Compared with nobody's clock: a change is a sign of life.
+    /// Time of the last renewal, as stated by the holder. Never compared with a clock: only a change matters, as a sign of life.
     pub renewed: Option<Timestamp>,
-    /// The version that a patch must find. Changes for more reasons than an election has.
+    /// The version that a patch requires. Also changes for reasons that do not matter to an election.
     pub version: String,
-    /// Who would like to have it of its holder, or was given it by the last one.
+    /// The replica that asks the holder for the Lease, or for which the last holder released it.
     pub wanted_by: Option<String>,
-    /// Over how many shards whoever took it divides the work. `None`: it did not say, so over one.
+    /// The number of shards that the holder uses. `None`: not stated, so one.
     pub shards: Option<u16>,
-    /// Up to this many Leases of another division may still be held.
+    /// Leases of another division, up to this number, may still be held.
     pub before: Option<u16>,
 }
 
 impl Record {
-    /// Names the term that the holder is in: greater than that of every term before.
+    /// Identifies the term of the holder; higher than the epoch of any earlier term.
     ///
-    /// The second in which the Lease changed hands, on the clock of who took it, or one more than the epoch before, if that is greater
-    /// (`acquireTime`). While the Lease lives no clock matters: who takes it has seen the epoch before, and of two that have seen the
-    /// same one, one is refused. A Lease that was deleted, restored or replaced has forgotten; then the clock makes up for it. Nobody
-    /// takes such a Lease before its duration is over (but one that says that nobody ever held it), so the clocks of two machines would
-    /// have to differ by more than that for one epoch to be given twice, or a lesser one. It then lasts no longer than the difference:
-    /// each new process tries with a later one.
+    /// The second in which the holder acquired the Lease (`acquireTime`), by the holder's clock, or the previous epoch plus one if that is
+    /// higher. While the Lease exists, clocks do not matter: each new holder has observed the previous epoch, and of two that observed the
+    /// same one, one is refused. A Lease that was deleted, restored or replaced has lost its epoch. No process takes such a Lease before
+    /// its duration is over (except one that was never held), so an epoch could repeat or decrease only if the clocks of two machines
+    /// differ by more than that, and only for as long as they differ.
     ///
-    /// Earlier releases counted from the Lease's creation: whatever they reached is passed.
+    /// Earlier releases counted from the creation time of the Lease, so this value is higher than theirs.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         let second = |at: Option<Timestamp>| at.and_then(|at| u64::try_from(at.as_second()).ok());
@@ -59,12 +58,12 @@ impl Record {
         second(self.acquired).unwrap_or_default().max(made.saturating_add(self.transitions.into()))
     }
 
-    /// Whether nobody ever held it, as far as it tells: so the chart makes it.
+    /// Whether no process ever held the Lease, according to the record. The chart creates it like this.
     pub(crate) fn is_untouched(&self) -> bool {
         (&self.holder, self.transitions, self.acquired, self.renewed) == (&None, 0, None, None)
     }
 
-    /// Whether an election sees a difference.
+    /// Whether the records differ in a field that matters to an election.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         (&self.holder, self.transitions, self.renewed) != (&other.holder, other.transitions, other.renewed)
     }
@@ -93,9 +92,10 @@ impl From<Lease> for Record {
     }
 }
 
-/// Over how many shards whoever took the Lease divides the work, and what else may be in force.
+/// The number of shards that the holder uses, and the number of another division that may still be in force.
 ///
-/// A release that knows nothing of shards leaves what others wrote: that is of an earlier term, and tells only what to look at.
+/// A release without support for shards keeps the annotations of others. These belong to an earlier term and only show which Leases to
+/// observe.
 fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>, Option<u16>) {
     let before = notes.get(BEFORE).map(|text| shards(text));
     let Some(text) = notes.get(SHARDS) else { return (None, before) };
@@ -104,26 +104,26 @@ fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>,
     if term == transitions.to_string() { (Some(said), before) } else { (None, before.max(Some(said))) }
 }
 
-/// The number of shards as the annotation has it, for the term in which the Lease changed hands so many times.
+/// The value of the annotation for a number of shards, in the term with this value of `leaseTransitions`.
 pub(crate) fn shards_in_term(shards: u16, transitions: u32) -> String {
     format!("{shards}@{transitions}")
 }
 
-/// What cannot be read may mean any number: then all Leases that there can be are looked at.
+/// An unreadable number may mean any, so the maximum is assumed and all possible Leases are observed.
 fn shards(text: &str) -> u16 {
     text.parse().ok().filter(|shards| (1..=MOST_SHARDS).contains(shards)).unwrap_or(MOST_SHARDS)
 }
 
-/// Each is a Lease that every replica looks at.
+/// Limited because every replica reads the Lease of each shard.
 pub(crate) const MOST_SHARDS: u16 = 64;
-/// Names who would like to have the Lease. Stays when it is given back for that, and goes when it is taken.
+/// Names the replica that asks for the Lease. Kept when the Lease is released for that replica, and removed when it is taken.
 pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
-/// Over how many shards the work is divided, and in which term of the Lease that was said: `8@5`, the fifth.
+/// Number of shards, and the `leaseTransitions` of the term in which it was written: `8@5`.
 pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
-/// On the first shard's Lease, until nobody can hold one of the division before any more.
+/// Set on the first shard's Lease until no process can hold a Lease of the former division.
 pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
 
-/// The name of a shard's Lease, by that of the first one.
+/// The name of a shard's Lease, derived from that of the first one.
 pub(crate) fn name_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{at}") }
 }
@@ -131,7 +131,7 @@ pub(crate) fn name_of(first: &str, at: usize) -> String {
 /// Annotations to set, or to remove.
 pub(crate) type Notes = BTreeMap<&'static str, Option<String>>;
 
-/// Adds them to the body of a patch.
+/// Adds annotations to the body of a patch.
 pub(crate) fn with_notes(mut body: Value, notes: &Notes) -> Value {
     if let (Some(metadata), false) =
         (body.get_mut("metadata").and_then(Value::as_object_mut), notes.is_empty())
@@ -141,15 +141,15 @@ pub(crate) fn with_notes(mut body: Value, notes: &Notes) -> Value {
     body
 }
 
-/// Changes nothing else.
+/// The body of a patch that changes only annotations.
 pub(crate) fn note(version: &str, notes: &Notes) -> Value {
     with_notes(json!({ "metadata": { "resourceVersion": version } }), notes)
 }
 
-/// What a Lease says of its duration once it was given back. Source: client-go, leaderelection.go, `release`.
+/// The value of `leaseDurationSeconds` in a released Lease. Source: client-go, leaderelection.go, `release`.
 const RELEASED: i32 = 1;
 
-/// Takes the lease. Merged into the Lease of a version, or the whole of a new one.
+/// The body that acquires the lease: a patch for an existing version, or a complete new Lease.
 pub(crate) fn acquisition(settings: &Settings, acquisition: &Acquisition, now: Timestamp) -> Value {
     let Acquisition { transitions, after, version } = acquisition;
     json!({
@@ -166,14 +166,14 @@ pub(crate) fn acquisition(settings: &Settings, acquisition: &Acquisition, now: T
     })
 }
 
-/// Now, or the second after `epoch`, if that is later.
+/// The current time, or the second after `epoch` if that is later.
 fn acquired_at(now: Timestamp, epoch: u64) -> Timestamp {
     let next = i64::try_from(epoch.saturating_add(1)).ok();
     let next = next.and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(Timestamp::MAX);
     now.max(next)
 }
 
-/// Keeps it.
+/// The body of a patch that renews the lease.
 pub(crate) fn renewal(timing: &Timing, version: &str, at: Timestamp) -> Value {
     json!({
         "metadata": { "resourceVersion": version },
@@ -181,7 +181,7 @@ pub(crate) fn renewal(timing: &Timing, version: &str, at: Timestamp) -> Value {
     })
 }
 
-/// Gives it back, and says so.
+/// The body of a patch that releases the lease and marks it as released.
 pub(crate) fn release(version: &str, at: Timestamp) -> Value {
     json!({
         "metadata": { "resourceVersion": version },
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_shards_counts_in_the_term_that_it_was_written_in() {
+    fn a_number_of_shards_is_valid_in_the_term_that_wrote_it() {
         let read = |shards: &str, before: Option<&str>| {
             let notes = json!({ SHARDS: shards, BEFORE: before });
             let lease = json!({ "metadata": { "annotations": notes }, "spec": { "leaseTransitions": 5 } });
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_given_back_differs_from_one_that_was_emptied() {
+    fn a_released_lease_differs_from_an_emptied_one() {
         let released = |spec: Value| {
             let lease = serde_json::from_value::<Lease>(json!({ "metadata": {}, "spec": spec }));
             Record::from(lease.expect("a Lease")).released
@@ -249,7 +249,7 @@ mod tests {
         assert!(!released(json!({ "holderIdentity": "a", "leaseDurationSeconds": 1 })), "held");
     }
 
-    /// The epoch of whoever takes a Lease at this time, after these epochs.
+    /// The epoch of a process that takes a Lease at this time, after these epochs.
     fn taken(now: &str, after: u64) -> u64 {
         let settings = Settings {
             namespace: "kube-system".into(),
@@ -263,16 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn a_term_is_greater_than_all_before_whatever_the_clock_and_the_lease_say() {
+    fn epochs_increase_with_any_clock_and_lease() {
         let noon = 1_767_268_800;
-        assert_eq!(taken("2026-01-01T12:00:00Z", 0), noon, "a Lease that knows nothing");
+        assert_eq!(taken("2026-01-01T12:00:00Z", 0), noon, "a Lease without a history");
         assert_eq!(taken("2026-01-01T12:00:00.9Z", noon - 1), noon);
-        assert_eq!(taken("2026-01-01T12:00:00.9Z", noon), noon + 1, "twice in a second");
-        assert_eq!(taken("2025-01-01T12:00:00Z", noon), noon + 1, "a clock that is late");
+        assert_eq!(taken("2026-01-01T12:00:00.9Z", noon), noon + 1, "twice in one second");
+        assert_eq!(taken("2025-01-01T12:00:00Z", noon), noon + 1, "a clock that is slow");
     }
 
     #[test]
-    fn a_term_is_greater_than_those_that_earlier_releases_counted() {
+    fn epochs_exceed_those_of_earlier_releases() {
         let created = Some("2026-01-01T00:00:00Z".parse().expect("a time"));
         let acquired = Some("2026-01-01T00:30:00Z".parse().expect("a time"));
         let before = Record { created, acquired, transitions: 5000, ..Record::default() }.epoch();

@@ -1,4 +1,4 @@
-//! One shard, as those who work in it see it: whether it is ours, and how to begin a piece of work.
+//! One shard from the view of the code that works in it: whether this process holds it, and how to begin a unit of work.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::elector::Leadership;
 
-/// One shard, as this process sees it. Cloning gives another handle.
+/// One shard, as seen by this process. Clones are handles of the same shard.
 #[derive(Clone, Debug)]
 pub struct Seat {
     lease: Arc<str>,
@@ -16,7 +16,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A seat over a given leadership, that nobody asks to be handed over.
+    /// A seat with the given leadership that is never handed over.
     #[must_use]
     pub fn over(
         lease: &str,
@@ -41,21 +41,21 @@ impl Seat {
         &self.lease
     }
 
-    /// Who leads here.
+    /// The leadership of the shard.
     #[must_use]
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// As of [`crate::Elector::beats`].
+    /// See [`crate::Elector::beats`].
     #[must_use]
     pub fn beats(&self) -> watch::Receiver<Instant> {
         self.beats.clone()
     }
 
-    /// Begins a piece of work in this shard. `None`: it is not ours now, or is about to be handed over.
+    /// Begins a unit of work in this shard. `None`: this process does not hold the shard, or is about to hand it over.
     ///
-    /// While the visit lasts the seat is not handed over, for up to 30 seconds. It may be lost all the same: see [`Visit::is_valid`].
+    /// The seat is not handed over while the visit lasts, for up to 30 seconds. It may still be lost: see [`Visit::is_valid`].
     #[must_use]
     pub fn enter(&self) -> Option<Visit> {
         let mut since = None;
@@ -73,30 +73,30 @@ impl Seat {
     }
 }
 
-/// A piece of work under way in a shard, until its last clone is dropped.
+/// A unit of work in progress in a shard, which ends when its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// The first of the terms in a row in which it began.
+    /// The first of the consecutive terms in which it began.
     since: u64,
     leadership: watch::Receiver<Leadership>,
     _inside: Arc<Inside>,
 }
 
 impl Visit {
-    /// Whether the shard is ours now, by the clock, and was nobody else's since the visit began.
+    /// Whether this process holds the shard now, by the clock, and no other process has held it since the visit began.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.epoch() != 0
     }
 
-    /// The epoch of the term now. 0: it is not valid any more.
+    /// The epoch of the current term. 0: the visit is no longer valid.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         term(&self.leadership).filter(|(since, _)| *since == self.since).map_or(0, |(_, epoch)| epoch)
     }
 }
 
-/// The term that we are in, by the clock: the first of those in a row, and its epoch.
+/// The current term, by the clock: the first of the consecutive terms, and the epoch.
 fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     match &*leadership.borrow() {
         Leadership::Leader { valid_until, epoch, since, .. } if Instant::now() < *valid_until => {
@@ -106,7 +106,7 @@ fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     }
 }
 
-/// Counts who is inside, and lets nobody in while the seat is to be handed over.
+/// Counts visits, and admits none while the seat is to be handed over.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<watch::Sender<State>>);
 
@@ -135,9 +135,9 @@ impl Gate {
         self.0.borrow().inside == 0
     }
 
-    /// Returns when nobody is inside.
+    /// Returns when there are no visits.
     pub(crate) async fn empty(&self) {
-        // Cannot fail: the sender is here.
+        // Cannot fail, because `self` owns the sender.
         drop(self.0.subscribe().wait_for(|gate| gate.inside == 0).await);
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_visit_is_valid_by_the_clock_and_while_nobody_else_had_a_term() {
+    async fn a_visit_is_valid_until_expiry_or_a_term_of_another_process() {
         let (told, leadership) = watch::channel(Leadership::Follower { holder: None });
         let (_beats, beats) = watch::channel(Instant::now());
         let seat = Seat::over("shard", leadership, beats);
@@ -173,16 +173,20 @@ mod tests {
         let visit = seat.enter().expect("ours");
         assert_eq!((visit.is_valid(), visit.epoch()), (true, 7));
         tokio::time::advance(SECOND).await;
-        assert!(!visit.is_valid() && seat.enter().is_none(), "nobody said so, the clock did");
+        assert!(!visit.is_valid() && seat.enter().is_none(), "expired by the clock, without an update");
         told.send_replace(leads(8, 7));
-        assert_eq!((visit.is_valid(), visit.epoch()), (true, 8), "ours again, and nobody's between");
+        assert_eq!(
+            (visit.is_valid(), visit.epoch()),
+            (true, 8),
+            "held again, without another holder between"
+        );
         told.send_replace(leads(10, 10));
-        assert_eq!((visit.is_valid(), visit.epoch()), (false, 0), "somebody else had it");
+        assert_eq!((visit.is_valid(), visit.epoch()), (false, 0), "another process held it");
         assert_eq!(seat.enter().map(|visit| visit.epoch()), Some(10));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_gate_that_is_closed_lets_nobody_in_and_waits_for_the_last_clone() {
+    async fn a_closed_gate_admits_no_visit_and_waits_for_clones() {
         let (_told, leadership) = watch::channel(leads(7, 7));
         let (_beats, beats) = watch::channel(Instant::now());
         let gate = Gate::default();

@@ -1,34 +1,34 @@
-//! Which lease, who we are, and how long things last; checked before anything is asked.
+//! The Lease, the identity of this process, and durations; validated before the first request.
 
 use std::time::Duration;
 
-/// Holder identities are read by people and by standbys that look for the leader's address in it.
+/// Identities are read by users, and by standbys, which find the leader's address in them.
 const IDENTITY_MAX: usize = 256;
-/// Source: RFC 1123, as Kubernetes takes it for names and for namespaces.
+/// Source: RFC 1123, as applied by Kubernetes to names and namespaces.
 const NAME_MAX: usize = 253;
 const NAMESPACE_MAX: usize = 63;
 
-/// Which lease, and who we are.
+/// The Lease and the identity of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The namespace of the Lease.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Names this process and no other: `holderIdentity` while it leads.
+    /// Identifies this process uniquely: `holderIdentity` while it leads.
     pub identity: String,
-    /// How long things last. The same for all candidates.
+    /// Durations. Must be the same for all candidates.
     pub timing: Timing,
 }
 
-/// How long things last. Source: budgets, section 9.
+/// The durations of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Who sees a held lease unchanged for so long may take it.
+    /// A candidate may take a held lease after observing it unchanged for this long.
     pub duration: Duration,
-    /// A leader relies on the lease for so long after the start of its last renewal.
+    /// A leader relies on the lease for this long after the start of its last renewal.
     pub renew_deadline: Duration,
-    /// Between two renewals, and between two looks of a standby.
+    /// Interval between renewals, and between a standby's reads.
     pub retry: Duration,
 }
 
@@ -43,50 +43,53 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// What one call to the API server may take: so long that a slow one still has a leader, and so short that one whose answer is
-    /// lost is followed by another in time. Source: client-go, resourcelock, `NewFromKubeconfig`.
+    /// Timeout of a request to the API server: long enough for a slow one to keep its leader, and short enough to send another in time if
+    /// an answer is lost. Source: client-go, resourcelock, `NewFromKubeconfig`.
     #[must_use]
     pub fn call_limit(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// Between two looks of a standby that watches: sooner than what was seen says nothing any more.
+    /// Interval between the reads of a standby with a watch: short enough that its last observation remains valid.
     pub(crate) fn watched(&self) -> Duration {
         self.retry.max(self.renew_deadline / 2)
     }
 
-    /// The duration as a Lease can say it.
+    /// The duration in whole seconds, as in a Lease.
     pub(crate) fn whole_seconds(&self) -> u64 {
         self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0)
     }
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {fix}")]
 pub struct SettingsError {
-    /// Which one.
+    /// The field.
     pub field: &'static str,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what is expected.
     pub fix: String,
 }
 
 impl Settings {
-    /// Checks everything that would only show as a refusal of the API server, or not at all.
+    /// Validates everything that would only show later as a refusal by the API server, or not at all.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first invalid field.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if !is_name(&self.namespace, NAMESPACE_MAX) || self.namespace.contains('.') {
-            return wrong("namespace", format!("{:?} is no namespace: use a-z, 0-9 and -", self.namespace));
+            return wrong("namespace", format!("invalid value {:?}: use a-z, 0-9 and -", self.namespace));
         }
         if !is_name(&self.name, NAME_MAX) {
-            return wrong("name", format!("{:?} is no name of a Lease: use a-z, 0-9, - and .", self.name));
+            return wrong("name", format!("invalid value {:?}: use a-z, 0-9, - and .", self.name));
         }
         let printable = self.identity.chars().all(|char| char.is_ascii_graphic());
         if self.identity.is_empty() || self.identity.len() > IDENTITY_MAX || !printable {
-            let fix = format!("{:?}: use 1 to {IDENTITY_MAX} visible ASCII characters", self.identity);
+            let fix = format!(
+                "invalid value {:?}: use 1 to {IDENTITY_MAX} visible ASCII characters",
+                self.identity
+            );
             return wrong("identity", fix);
         }
         self.timing.check()
@@ -94,19 +97,26 @@ impl Settings {
 }
 
 impl Timing {
-    /// Source: client-go, leaderelection.go, `NewLeaderElector`, whose pauses vary by a factor of 1.2.
+    /// The factor of 1.2 is the jitter of client-go. Source: client-go, leaderelection.go, `NewLeaderElector`.
     fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if self.retry.is_zero() || self.retry * 6 / 5 >= self.renew_deadline {
-            let fix = format!("{:?} must be above 0, and 1.2 times less than the renew deadline", self.retry);
+            let fix = format!(
+                "invalid value {:?}: must be above 0, and 1.2 times less than the renew deadline",
+                self.retry
+            );
             return wrong("timing.retry", fix);
         }
         if self.renew_deadline >= self.duration {
-            let fix = format!("{:?} must be less than the lease's duration", self.renew_deadline);
+            let fix =
+                format!("invalid value {:?}: must be less than the lease's duration", self.renew_deadline);
             return wrong("timing.renew_deadline", fix);
         }
         if i32::try_from(self.whole_seconds()).is_err() {
-            return wrong("timing.duration", format!("{:?} is longer than a Lease can say", self.duration));
+            return wrong(
+                "timing.duration",
+                format!("invalid value {:?}: longer than a Lease can express", self.duration),
+            );
         }
         Ok(())
     }
@@ -135,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_named_with_its_field() {
+    fn invalid_settings_are_named_with_their_field() {
         assert_eq!(settings().check(), Ok(()));
         let secs = Duration::from_secs;
         let timing = Timing::default();
@@ -174,7 +184,7 @@ mod tests {
                 [duration, renew_deadline, retry].map(Duration::from_millis);
             let timing = Timing { duration, renew_deadline, retry };
             assert_eq!(Settings { timing, ..settings() }.check(), Ok(()), "{timing:?}");
-            assert!(timing.whole_seconds() > 0, "the API server takes no 0");
+            assert!(timing.whole_seconds() > 0, "the API server does not accept 0");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Many Leases that divide one work, and their fair shares.
+//! Many Leases that divide the work, in fair shares.
 
 use std::{num::NonZeroU16, sync::Arc};
 
@@ -17,9 +17,9 @@ use crate::{
     settings::{Settings, SettingsError},
 };
 
-/// Takes part in the elections for all shards of one work, and sees to it that each replica holds its fair share of them.
+/// Takes part in the elections for all shards, and ensures that each replica holds its fair share of them.
 ///
-/// With one shard it does what [`Elector`] does, and besides heeds replicas that divide the work otherwise.
+/// With one shard it works like [`Elector`], and additionally respects replicas that use another number of shards.
 pub struct ShardElector {
     client: Client,
     settings: Settings,
@@ -36,10 +36,11 @@ impl std::fmt::Debug for ShardElector {
 }
 
 impl ShardElector {
-    /// Asks nothing yet. The Lease of the first shard has the name of the settings, that of the shard `i` this name and `-i`.
+    /// Creates an elector without sending a request. The first shard's Lease has the name from the settings; that of shard `i` has the
+    /// suffix `-i`.
     ///
     /// # Errors
-    /// Settings that cannot be used, or more than 64 shards.
+    /// Returns an error if the settings are invalid or there are more than 64 shards.
     pub fn new(
         client: Client,
         settings: Settings,
@@ -48,7 +49,10 @@ impl ShardElector {
     ) -> Result<(Self, Vec<Seat>), SettingsError> {
         let shards = shards.get();
         if shards > MOST_SHARDS {
-            let fix = format!("{shards} must be 1 to {MOST_SHARDS}: each replica looks at the Lease of each");
+            let fix = format!(
+                "invalid value {shards}: must be 1 to {MOST_SHARDS}, since each \
+                 replica reads the Lease of each shard"
+            );
             return Err(SettingsError { field: "shards", fix });
         }
         settings.check()?;
@@ -78,16 +82,16 @@ impl ShardElector {
         wall.checked_add(now.duration_since(since)).unwrap_or(wall)
     }
 
-    /// Takes part until told that this process is `leaving`: from then on it takes nothing, nothing begins in its seats, and each is given
-    /// back as soon as nothing is under way there. At `release` the rest is given back, at once.
+    /// Takes part until `leaving` is cancelled. From then on it takes no Lease and its seats admit no work; each Lease is released as soon
+    /// as no work is in progress in its shard. When `release` is cancelled, the remaining Leases are released at once.
     ///
-    /// Cost: for each shard what one [`Elector`] costs. Besides, a read with each acquisition, and one write with each wish.
+    /// Cost: that of one [`Elector`] for each shard, plus one read per acquisition and one write per request for a seat.
     pub async fn run(mut self, leaving: CancellationToken, release: CancellationToken) {
         let mut changes = self.board.changes();
         let electors = std::mem::take(&mut self.electors);
         let mut running: FuturesUnordered<BoxFuture<'static, ()>> =
             electors.into_iter().map(|elector| elector.run(release.clone()).boxed()).collect();
-        // Those that look at Leases of another division, beyond ours.
+        // Electors that only observe Leases of another division, beyond those of this one.
         let mut watching = FuturesUnordered::new();
         let mut left = false;
         loop {
@@ -134,7 +138,7 @@ impl ShardElector {
     }
 }
 
-/// Which Leases beyond those of our division matter.
+/// Which Leases beyond those of this division must be observed.
 enum Beyond {
     Look(std::ops::Range<u16>),
     Forget,

@@ -1,8 +1,8 @@
-//! Which seats this process takes, asks for, and hands over. Pure: (all seats as seen, now) to what to do. Whether a seat is free is the
-//! candidate's own proof; here it is only left to others, or not.
+//! Decides which seats this process takes, asks for and hands over. Pure: (all observed seats, now) to an action. The candidate proves
+//! whether a seat is free; this module only decides whether to leave it to others.
 //!
-//! Each replica sees all Leases, and so who holds how many. A seat moves only from who holds at least two more, so each move makes the
-//! shares more even, and there is an end to it.
+//! Each replica observes all Leases, so it knows how many each replica holds. A seat moves only from a replica that holds at least two
+//! more, so each move makes the shares more even, and moving ends.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use tokio::time::{Duration, Instant};
 
 use crate::settings::Timing;
 
-/// So long may work under way keep a seat from being handed over.
+/// How long work in progress may delay a handover.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
-/// So many seats are taken at a time: two replicas that start together see what the other has before they have all.
+/// Number of seats taken at a time, so that two replicas that start together observe each other before one has all seats.
 const TAKEN_AT_A_TIME: usize = 4;
 
-/// One seat, as seen by this process.
+/// One seat, as observed by this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Who holds it, as its Lease says. It may have expired since.
+    /// The holder in the Lease, whose lease may have expired.
     pub(crate) holder: Option<String>,
-    /// From when on nobody else relies on it; moves on with each renewal. `None`: it was not seen yet.
+    /// The time from which no other process relies on the Lease; moves with each renewal. `None`: not observed yet.
     pub(crate) free_from: Option<Instant>,
-    /// We hold it.
+    /// This process holds the seat.
     pub(crate) ours: bool,
-    /// We are about to.
+    /// This process is acquiring the seat.
     pub(crate) taking: bool,
-    /// We are about to hand it over, to this one.
+    /// The replica to which this process is about to hand the seat over.
     pub(crate) closing: Option<String>,
-    /// Its holder gave it back.
+    /// The holder released the seat.
     pub(crate) released: bool,
-    /// Who asks for it, or was given it, and since when we know.
+    /// The replica that asks for the seat, or for which it was released, and since when this is known.
     pub(crate) wish: Option<(String, Instant)>,
 }
 
@@ -39,7 +39,7 @@ impl View {
         !self.ours && !self.taking && self.free_from.is_some_and(|from| from <= now)
     }
 
-    /// To whom it was given.
+    /// The replica for which the seat was released.
     fn given_to(&self, me: &str) -> Option<&str> {
         let given = self.released || self.holder.as_deref() == Some(me);
         self.wish.as_ref().filter(|_| given && !self.ours).map(|(by, _)| by.as_str())
@@ -53,24 +53,24 @@ pub(crate) enum Take {
     Now,
     /// Leave it to others until then.
     From(Instant),
-    /// Leave it alone until something changes.
+    /// Leave it to others until something changes.
     No,
 }
 
-/// All seats of a division, as one replica sees them.
+/// All seats of a division, as observed by one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares<'a> {
     pub(crate) me: &'a str,
     pub(crate) timing: Timing,
     pub(crate) seats: Vec<&'a View>,
-    /// Holders that did not grant a wish: they are asked again then.
+    /// Holders that did not hand over a requested seat, and when they may be asked again.
     pub(crate) refused: &'a BTreeMap<String, Instant>,
 }
 
 type Counts<'a> = BTreeMap<&'a str, usize>;
 
 impl<'a> Shares<'a> {
-    /// How many seats each known replica holds or is given, this one included.
+    /// How many seats each known replica holds or is about to get, including this one.
     fn counts(&self, now: Instant) -> Counts<'a> {
         let mut counts = BTreeMap::from([(self.me, 0)]);
         for seat in self.seats.iter().copied() {
@@ -88,13 +88,13 @@ impl<'a> Shares<'a> {
         counts
     }
 
-    /// Whether a free seat is left to the one that it was given to.
+    /// Whether a free seat is reserved for the replica for which it was released.
     fn is_reserved(&self, seat: &View, now: Instant) -> bool {
         seat.given_to(self.me).is_some()
             && seat.free_from.is_some_and(|from| now < from + 2 * self.timing.retry)
     }
 
-    /// All seats, from one on that depends on the name: two that begin together do not meet on each.
+    /// All seats, starting at one that depends on the replica's name, so that two replicas rarely compete for the same one.
     fn in_order(&self) -> impl Iterator<Item = (usize, &'a View)> {
         let first = first(self.me, self.seats.len());
         let (before, from) = self.seats.split_at(first);
@@ -102,14 +102,14 @@ impl<'a> Shares<'a> {
         from.iter().copied().enumerate().map(number).chain(before.iter().copied().enumerate())
     }
 
-    /// The free seats that are everybody's, in our order.
+    /// The free seats that are not reserved, in this replica's order.
     fn open(&self, now: Instant) -> impl Iterator<Item = usize> {
         self.in_order()
             .filter(move |(_, seat)| seat.is_free(now) && !self.is_reserved(seat, now))
             .map(|(at, _)| at)
     }
 
-    /// So many of the open seats are ours if each goes to who holds the fewest, and to us where others hold as few.
+    /// How many of the open seats this replica may take, if each goes to the replica with the fewest, and to this one in a tie.
     fn due(&self, now: Instant) -> usize {
         let mut counts = self.counts(now);
         let mut ours = counts.remove(self.me).unwrap_or_default();
@@ -123,7 +123,7 @@ impl<'a> Shares<'a> {
         ours - before
     }
 
-    /// Whether to take a seat, if it is free.
+    /// Whether to take a seat if it is free.
     pub(crate) fn take(&self, at: usize, now: Instant) -> Take {
         let Some((seat, from)) = self.seats.get(at).and_then(|seat| Some((*seat, seat.free_from?))) else {
             return Take::No;
@@ -143,7 +143,7 @@ impl<'a> Shares<'a> {
         if due || now >= patience { Take::Now } else { Take::From(patience) }
     }
 
-    /// The seats of others that this replica would like to have.
+    /// The seats of others that this replica asks for.
     pub(crate) fn asks(&self, now: Instant) -> Vec<usize> {
         let mut counts = self.counts(now);
         let mine = counts.remove(self.me).unwrap_or_default();
@@ -166,7 +166,7 @@ impl<'a> Shares<'a> {
         asked
     }
 
-    /// A seat of this holder that may be asked for: sooner one that we ask for already.
+    /// A seat of this holder to ask for, preferably one that was asked for already.
     fn one_of(&self, holder: &str, asked: &[usize], now: Instant) -> Option<usize> {
         let held = |seat: &View| !seat.ours && !seat.is_free(now) && seat.holder.as_deref() == Some(holder);
         let others = |seat: &View| {
@@ -180,7 +180,7 @@ impl<'a> Shares<'a> {
         Some(asked_before.unwrap_or(first).0)
     }
 
-    /// To whom a seat of ours is to be handed over.
+    /// The replica to which a seat of this process should be handed over.
     pub(crate) fn grant(&self, at: usize, now: Instant) -> Option<&'a str> {
         let mut counts = self.counts(now);
         let mut wishes: Vec<(usize, &str)> = self
@@ -210,7 +210,7 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// When time alone may change what to do.
+    /// The next time at which the decision may change without an observation.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let Timing { duration, retry, .. } = self.timing;
         let times = self.seats.iter().filter(|seat| !seat.ours).flat_map(|seat| {
@@ -222,7 +222,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// FNV-1a: the same in each release, and good enough to begin at different seats.
+/// FNV-1a hash: stable across releases, and sufficient to start at different seats.
 fn first(name: &str, seats: usize) -> usize {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -1,4 +1,4 @@
-//! Flags to a checked configuration.
+//! Parses the flags into a validated configuration.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -10,12 +10,13 @@ use controller_core::{
 
 use crate::lifecycle;
 
-/// Passes that follow each other more closely only warm the machine.
+/// Shorter periods only cost CPU time.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
-/// Two looks at the same moment are one.
+/// Two observations at the same moment count as one.
 const SHORTEST_APART: Duration = Duration::from_secs(1);
 
-/// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
+/// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
+/// fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this machine:
   node-controller --kubeconfig admin.conf \\
@@ -27,92 +28,92 @@ Kubelets must be started with --cloud-provider=external. Until a node is
 initialised it has the taint node.cloudprovider.kubernetes.io/uninitialized,
 and its Events say what it waits for.";
 
-/// Initialises Kubernetes nodes from the cloud, keeps their addresses and labels right, and deletes those whose machines are gone.
+/// Initialises Kubernetes nodes from the cloud, keeps their addresses and labels in sync, and deletes nodes whose instances are gone.
 #[derive(Debug, Parser)]
 #[command(name = "node-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
-    /// How many nodes are worked on at once.
+    /// Maximum number of nodes reconciled at once.
     #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true)]
     concurrent_node_syncs: String,
 
-    /// Of how many nodes the addresses are written at once; 0: of as many as are worked on.
+    /// Maximum number of nodes whose addresses are written at once; 0: the same as --concurrent-node-syncs.
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     concurrent_node_status_updates: String,
 
-    /// How often all nodes are compared with what the adapter listed last, even if nothing changed. Costs no vendor call: how soon a
-    /// change at the cloud is seen is the adapter's cache.instances.maxAge (30 s).
+    /// How often all nodes are compared with the cached instances, even if nothing changed. Costs no vendor call: how soon the controller
+    /// sees a change in the cloud depends on the adapter's cache.instances.maxAge (30 s).
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     node_status_update_frequency: String,
 
     #[command(flatten)]
     lifecycle: LifecycleArgs,
 
-    // Last: the headings of its groups hold for what follows.
+    // Keep this field last: its help headings apply to all fields that follow.
     #[command(flatten)]
     common: CommonArgs,
 
-    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    /// Address on which /metrics, /healthz, /livez and /readyz are served over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10270", help_heading = "Pages")]
     http_address: String,
 }
 
-/// When nodes whose machines are gone are deleted.
+/// Flags for the deletion of nodes whose instances are gone.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "The end of nodes")]
+#[command(next_help_heading = "Node deletion")]
 struct LifecycleArgs {
-    /// How often nodes that are not ready are looked at, beside what the adapter listed last. Costs no vendor call for those whose
-    /// machines the cloud lists.
+    /// How often nodes that are not ready are compared with the cached instances. Costs no vendor call for nodes whose instances the cloud
+    /// lists.
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     node_monitor_period: String,
 
-    /// A node is deleted if the cloud says twice that its machine is gone, the second time so long after the first, or longer.
+    /// Minimum time between the two answers of the cloud that together prove that an instance is gone. Only then is its node deleted.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     node_deletion_confirm_after: String,
 
-    /// A node that is not initialised yet is not deleted before it is so old.
+    /// Minimum age of a node that is not initialised yet before it can be deleted.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     node_minimum_age: String,
 
-    /// The brake: within its window no more than this share of all nodes is deleted, rounded up. More at once: none.
+    /// Deletion brake: maximum percentage of all nodes deleted per window, rounded up. If more would be deleted, none is.
     #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
     node_deletion_max_share: String,
 
-    /// The brake: within its window no more nodes than this are deleted, whatever share they are.
+    /// Deletion brake: maximum number of nodes deleted per window, whatever percentage they are.
     #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
     node_deletion_max_number: String,
 
-    /// The window of the brake.
+    /// Window of the deletion brake.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     node_deletion_window: String,
 }
 
-/// The configuration, checked.
+/// The validated configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// What all controllers have.
+    /// Settings that all controllers share.
     pub(crate) common: CommonConfig,
-    /// How this one works.
+    /// Settings of this controller.
     pub(crate) settings: Settings,
 }
 
-/// How the controller works.
+/// Settings of this controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How many nodes are worked on at once.
+    /// Maximum number of nodes reconciled at once.
     pub(crate) workers: usize,
-    /// Of how many the addresses are written at once.
+    /// Maximum number of nodes whose addresses are written at once.
     pub(crate) address_writers: usize,
     /// How often all nodes are compared with the cloud.
     pub(crate) compare_every: Duration,
-    /// The end of nodes.
+    /// Settings for the deletion of nodes.
     pub(crate) lifecycle: lifecycle::Settings,
 }
 
 impl Config {
-    /// Reads the flags and judges them.
+    /// Parses and validates the flags.
     ///
     /// # Errors
-    /// Every fault at once; `clap::Error::exit` prints them and ends the process with code 2.
+    /// Returns all invalid flags at once; `clap::Error::exit` prints them and ends the process with code 2.
     pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
@@ -165,9 +166,10 @@ impl LifecycleArgs {
 mod tests {
     use super::*;
 
+    // Behaviour: W2
     #[test]
     fn the_defaults_are_as_documented() {
-        let config = Config::from_arguments(["node-controller", "--cluster-id=u"]).expect("good flags");
+        let config = Config::from_arguments(["node-controller", "--cluster-id=u"]).expect("valid flags");
         let Settings { workers, address_writers, compare_every, lifecycle } = config.settings;
         assert_eq!((workers, address_writers, compare_every.as_secs()), (10, 10, 300));
         assert_eq!((lifecycle.period.as_secs(), lifecycle.confirm_after.as_secs()), (5, 30));
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_makes_no_sense_is_named() {
+    fn every_invalid_flag_is_named() {
         let bad = [
             ("--concurrent-node-syncs", "-5", "-5 is not in 1..=1000"),
             ("--concurrent-node-status-updates", "1001", "1001 is not in 0..=1000"),
@@ -191,7 +193,7 @@ mod tests {
         ];
         let flags = bad.iter().map(|(flag, value, _)| format!("{flag}={value}"));
         let arguments = ["node-controller", "--cluster-id=u"].map(str::to_owned).into_iter().chain(flags);
-        let error = Config::from_arguments(arguments).expect_err("all of it is wrong").to_string();
+        let error = Config::from_arguments(arguments).expect_err("all flags are invalid").to_string();
         for (flag, _, why) in bad {
             let line =
                 error.lines().find(|line| line.contains(flag)).unwrap_or_else(|| panic!("{flag}: {error}"));
@@ -199,11 +201,12 @@ mod tests {
         }
     }
 
+    // Behaviour: P2
     #[test]
-    fn no_workers_is_refused_and_not_silently_accepted() {
+    fn zero_workers_are_refused() {
         let error =
             Config::from_arguments(["node-controller", "--cluster-id=u", "--concurrent-node-syncs=0"]);
-        let error = error.expect_err("nobody would work");
+        let error = error.expect_err("zero workers are refused");
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("'--concurrent-node-syncs <N>': 0 is not in 1..=1000"), "{error}");
     }

@@ -1,7 +1,7 @@
-//! Nodes that were made ready for use, but whose mirror does not show it yet.
+//! Remembers nodes that were just initialised until the cache shows the write.
 //!
-//! The API server tells of a write a moment after it has answered it. A node that something else wakes in that moment would be
-//! written a second time, and the guard of the patch would refuse it.
+//! The watch reports a write shortly after the API server has answered it. If another change woke the node in between, the controller would
+//! write it again, and the guard of the patch would refuse that write.
 
 use std::{
     collections::BTreeMap,
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 
 use crate::plan::Node;
 
-/// Longer than a watch that works ever lags; after that the mirror is believed again.
+/// Longer than a working watch ever lags. After that, the cache is trusted again.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// By UID: when it was written.
+/// Time of the write, by UID.
 #[derive(Debug, Default)]
 pub(crate) struct Echo(Mutex<BTreeMap<String, Instant>>);
 
 impl Echo {
-    /// The node has just lost its taint.
+    /// Records that the controller has just removed the taint from the node.
     pub(crate) fn wrote(&self, node: &Node) {
         let now = Instant::now();
         let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,7 +29,7 @@ impl Echo {
         written.insert(node.uid.clone(), now);
     }
 
-    /// Whether this is how the node was before it was written.
+    /// Whether the cache still shows the node as it was before the write.
     pub(crate) fn is_awaited(&self, node: &Node) -> bool {
         let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !node.is_uninitialised() {
@@ -47,18 +47,19 @@ mod tests {
     use crate::mirror::trim_node;
 
     #[tokio::test(start_paused = true)]
-    async fn a_written_node_is_left_alone_until_the_mirror_shows_it_or_for_a_while() {
+    async fn written_node_is_skipped_until_the_cache_shows_it_or_times_out() {
         let (echo, before) = (Echo::default(), trim_node(&node("a").uninitialised().build()));
         assert!(!echo.is_awaited(&before));
         echo.wrote(&before);
         assert!(echo.is_awaited(&before));
         assert!(!echo.is_awaited(&trim_node(&node("a").uid("another").uninitialised().build())));
         tokio::time::advance(LIMIT).await;
-        assert!(!echo.is_awaited(&before), "the mirror is believed again");
+        assert!(!echo.is_awaited(&before), "the cache is trusted again");
     }
 
+    // Behaviour: NA11
     #[tokio::test(start_paused = true)]
-    async fn a_taint_that_comes_back_after_the_echo_is_news() {
+    async fn taint_that_returns_after_the_write_is_seen_is_a_change() {
         let (echo, before) = (Echo::default(), trim_node(&node("a").uninitialised().build()));
         echo.wrote(&before);
         assert!(!echo.is_awaited(&trim_node(&node("a").build())));

@@ -1,16 +1,16 @@
-//! What people read on the Node: one constructor an Event.
+//! The Events on Nodes, each with a constructor.
 
 use controller_core::events::{Kind, Notice};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::{
+    error::Error,
     plan::{Node, Refusal},
-    requeue::Error,
 };
 
 const ACTION: &str = "Initialise";
 
-/// The node that an Event is about.
+/// Reference to the node that an Event is about.
 pub(crate) fn about(node: &Node) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -21,18 +21,18 @@ pub(crate) fn about(node: &Node) -> ObjectReference {
     }
 }
 
-/// The node is ready for use. Words and reason are those of the classic cloud controller manager.
+/// The node is initialised. The note and the reason are those of the former cloud controller manager.
 pub(crate) fn synced() -> Notice {
     let note = "Node synced successfully".to_owned();
     Notice { kind: Kind::Normal, reason: "Synced", action: ACTION, note }
 }
 
-/// The API server refused what was written.
+/// The API server refused a write.
 pub(crate) fn sync_failed(error: &Error, cause: &str) -> Notice {
     Notice { kind: Kind::Warning, reason: "SyncFailed", action: ACTION, note: format!("{error}: {cause}") }
 }
 
-/// The node waits.
+/// The node cannot be initialised yet.
 pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     let looked_for = match &node.provider_id {
         Some(id) => format!("instance {id}"),
@@ -40,41 +40,49 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     };
     let note = match refusal {
         Refusal::NotVisible => format!(
-            "Waits for the cloud to show {looked_for}: it does not yet. Check that the instance exists in the project and \
-             region that the cloud adapter looks at, and that its name is the node's"
+            "Waiting for the cloud to show {looked_for}. Check that the instance exists in the \
+             project and region of the cloud adapter, and that its name is the node's name"
         ),
         Refusal::Foreign => {
             format!(
-                "Leaves the node alone: the cloud adapter says that {looked_for} belongs to another cloud or region; asked again only when \
-                 the node changes"
+                "Ignoring the node: the cloud adapter says that {looked_for} belongs to another \
+                 cloud or region. The controller checks again only when the node changes"
             )
         }
         Refusal::Ambiguous { provider_ids } => format!(
-            "Waits: {} instances are named {:?} ({}). Rename all but one, or set the node's provider ID in its kubelet",
+            "Waiting: {} instances are named {:?} ({}). Rename all but one, or set the node's \
+             provider ID in its kubelet",
             provider_ids.len(),
             node.name,
             provider_ids.join(", ")
         ),
-        Refusal::Failed { error, .. } => format!("Waits: the cloud cannot tell about {looked_for}: {error}"),
-        Refusal::Away { link } => format!("Waits for the cloud adapter, which is {link}"),
-        Refusal::Elsewhere { why } => format!("Waits: no instance is taken by its name, since {why}"),
+        Refusal::Failed { error, .. } => {
+            format!("Waiting: the cloud returned an error for {looked_for}: {error}")
+        }
+        Refusal::Away { link } => format!("Waiting for the cloud adapter, which is {link}"),
+        Refusal::Elsewhere { why } => {
+            format!("Waiting: the controller selects no instance by its name, since {why}")
+        }
         Refusal::NoProviderId => {
-            format!("Waits: the cloud names no provider ID for {looked_for}, nor does the node")
+            format!("Waiting: neither the cloud nor the node has a provider ID for {looked_for}")
         }
         Refusal::NoAddresses => {
             format!(
-                "Waits: the cloud lists no address of {looked_for}, and the node has none: no pod could be reached on it"
+                "Waiting: the cloud lists no address of {looked_for}, and the node has none: pods on \
+                 it would not be reachable"
             )
         }
         Refusal::ProvidedNodeIp { error } => {
-            format!("Waits: annotation alpha.kubernetes.io/provided-node-ip cannot be followed: {error}")
+            format!(
+                "Waiting: the controller cannot apply annotation alpha.kubernetes.io/provided-node-ip: {error}"
+            )
         }
     };
     Notice { kind: Kind::Warning, reason: refusal.reason(), action: ACTION, note }
 }
 
 impl Refusal {
-    /// One word: the Event's reason and the metric's label.
+    /// The Event's reason, also used as the metric's label.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotVisible => "InstanceNotVisible",
@@ -99,7 +107,7 @@ mod tests {
     use crate::{lifecycle, mirror::trim_node};
 
     #[test]
-    fn what_is_told_is_in_the_reference() {
+    fn events_are_in_the_reference() {
         let worker = testing::node("worker-1");
         let new = trim_node(&worker.clone().build());
         let old = trim_node(&worker.provider_id("sim://sim-1/i-0001").build());
@@ -119,7 +127,7 @@ mod tests {
             },
             Refusal::NoProviderId,
             Refusal::NoAddresses,
-            Refusal::ProvidedNodeIp { error: "192.0.2.1 is no address of the machine".to_owned() },
+            Refusal::ProvidedNodeIp { error: "the cloud lists no address 192.0.2.1 for this node".to_owned() },
         ];
         let source = kube_api::Error::Held(kube_api::Held::NotLeading);
         let failed = sync_failed(&Error::Labels { source }, "nodes \"worker-1\" is forbidden");

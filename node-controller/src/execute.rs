@@ -1,7 +1,7 @@
-//! Room 3: carries a plan out. Addresses first, then one patch that makes the node ready, then the Event.
+//! Step 3: executes a plan: writes the addresses first, then one patch that initialises the node, then emits the Event.
 //!
-//! Only fields that this controller owns are written, as patches that name the node's UID: a node that was made anew under the same
-//! name is another node.
+//! The controller writes only fields that it owns, with patches that test the node's UID: a node that was recreated under the same name is
+//! another node.
 
 pub(crate) mod rehearse;
 
@@ -25,15 +25,14 @@ use tracing::{info, warn};
 use crate::{
     NAMES,
     echo::Echo,
+    error::Error,
     events,
     lookup::Lookup,
     metrics::Metrics,
     plan::{Action, Address, Initialisation, Node, Plan, Withheld},
-    requeue::Error,
 };
 
-/// So long a node waits at most for its turn at the addresses: where every write hangs, many are before it, and its worker is no good to
-/// anybody else meanwhile.
+/// Maximum wait for a permit to write addresses. If every write hangs, the wait must not block the worker for other nodes.
 const TURN: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
@@ -44,7 +43,7 @@ pub(crate) struct Executor {
     lookup: Lookup,
     metrics: Metrics,
     echo: Arc<Echo>,
-    /// How many addresses are written at once.
+    /// Limits how many nodes' addresses are written at once.
     address_turns: Arc<Semaphore>,
 }
 
@@ -56,12 +55,12 @@ impl Executor {
         Self { api, clock, recorder, lookup, metrics, echo: Arc::default(), address_turns }
     }
 
-    /// Whether the mirror does not show yet what was written last.
+    /// Whether the cache does not show the last write to the node yet.
     pub(crate) fn is_ahead_of(&self, node: &Node) -> bool {
         self.echo.is_awaited(node)
     }
 
-    /// Does one action after the other; the first that fails ends it.
+    /// Executes the actions in their order and stops at the first that fails.
     pub(crate) async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Error> {
         for action in &plan.actions {
             match action {
@@ -80,8 +79,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Addresses are declared as merged by type: in a strategic merge, a second one of a type replaces the first, and even with
-    /// `$patch: replace` the API server groups them by type, so that a list in another order would be written for ever.
+    /// The schema merges addresses by type: in a strategic merge patch, a second address of a type replaces the first, and even with
+    /// `$patch: replace` the API server groups them by type. A list in another order would be written again and again.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
         let Ok(_turn) = timeout(TURN, self.address_turns.acquire()).await else {
@@ -102,9 +101,9 @@ impl Executor {
         self.lookup.forget(node);
         self.metrics.initialised(node.created, self.clock.now());
         self.recorder.tell(&events::about(node), events::synced());
-        // After the write, so that a try that fails does not say it too.
+        // Logged after the write, so that a failed attempt does not log it too.
         for Withheld { key, value, why } in &initialisation.withheld {
-            warn!(node = node.name, key, value, %why, "A label of the cloud is not set");
+            warn!(node = node.name, key, value, %why, "Label from the cloud is not set on the node");
         }
         Ok(())
     }
@@ -117,12 +116,12 @@ impl Executor {
     }
 }
 
-/// Who owns the fields that are written: `kubectl get node --show-managed-fields` shows it.
+/// The field manager of all writes, as shown by `kubectl get node --show-managed-fields`.
 pub(crate) fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(NAMES.controller.to_owned()), ..PatchParams::default() }
 }
 
-/// A JSON patch, guarded by the UID and by the taints that were seen: they are one list, and somebody may have added one meanwhile.
+/// A JSON patch that tests the UID and the observed taints: the taints are one list, and another client may have added one.
 fn initialising_patch(node: &Node, initialisation: &Initialisation) -> Value {
     let Initialisation { provider_id, labels, withheld: _, taints } = initialisation;
     let mut operations = vec![

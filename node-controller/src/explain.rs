@@ -1,4 +1,4 @@
-//! What is told of a node to who asks: lines made of the mirrors at that moment, and the words of Events for what it waits for.
+//! What the status pages show for a node: lines made from the caches at that moment, and the note of the Event for what it waits for.
 
 use cloud_api_proto::Reason;
 use controller_core::{
@@ -8,10 +8,10 @@ use controller_core::{
 };
 
 use crate::{
+    error::Error,
     events,
     mirror::{Found, Mirrors},
     plan::{Instance, Node, Pairs, Refusal},
-    requeue::Error,
 };
 
 /// What a node waits for.
@@ -31,19 +31,19 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
         text: events::refused(node, refusal).note,
         reason: reason.map(Reason::word),
         topic: refusal.reason().to_owned(),
-        // Of a node that works the log alone tells.
+        // For initialised nodes there is only a log line, no Event.
         told: node.is_uninitialised(),
     }
 }
 
-/// What was not written.
+/// The error of a write that failed.
 pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
     Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), told: error.refused() }
 }
 
-/// The first listing is under way, which is nothing to hear of.
+/// The first listing is in progress: a normal state, not reported as an Event.
 pub(crate) fn listing() -> Waits {
-    let text = "Waits for the first listing of the cloud's instances".to_owned();
+    let text = "Waiting for the first listing of the cloud's instances".to_owned();
     Waits { text, reason: None, topic: "listing".to_owned(), told: false }
 }
 
@@ -78,28 +78,28 @@ impl Look for Mirrors {
     }
 }
 
-/// What a node asks for whose machine is not known.
+/// What is wanted for a node whose instance is not known.
 fn asked(node: &Node) -> Vec<String> {
     vec![match &node.provider_id {
-        Some(id) => format!("the machine {id}"),
-        None => format!("a machine named {}", node.name),
+        Some(id) => format!("the instance {id}"),
+        None => format!("an instance named {}", node.name),
     }]
 }
 
-/// Whether nobody has said of a node that it has a machine in this cloud.
+/// Whether nothing claims that the node has an instance in this cloud.
 fn is_nobodys(node: &Node) -> bool {
     node.provider_id.is_none() && !node.is_uninitialised()
 }
 
 fn not_looked_for(node: &Node) -> String {
     format!(
-        "nothing: the machine of a node that has neither a provider ID nor the taint of a new node is not looked for, and the cloud \
-         shows none named {}",
+        "nothing: the controller looks for no instance of a node that has neither a provider ID nor \
+         the taint of a new node, and the cloud shows none named {}",
         node.name
     )
 }
 
-/// What is to stand on the node.
+/// What the node should show according to its instance.
 fn as_it_says(instance: &Instance) -> Vec<String> {
     let Instance { provider_id, instance_type, region, zone, .. } = instance;
     let labels = [("instance type", instance_type), ("region", region), ("zone", zone)];

@@ -1,16 +1,17 @@
-//! Initialises nodes and keeps what they say of their machine right.
+//! Initialises nodes and keeps their addresses and labels in sync with their instances.
 //!
-//! A kubelet that is told to wait for a cloud registers its Node with a taint. This controller finds the node's instance in its
-//! mirror of the cloud, writes addresses, provider ID and labels, and takes the taint off. Later it writes addresses and labels again
-//! whenever the cloud changes them. It makes no vendor call of its own, except one question for all new nodes together whose
-//! instances the mirror does not show as they are since the nodes were made.
+//! A kubelet with `--cloud-provider=external` registers its Node with a taint. This controller finds the node's instance in its cache of
+//! the cloud, writes addresses, provider ID and labels, and removes the taint. Later it writes addresses and labels again whenever the
+//! cloud changes them. It sends no request to the adapter except one batch for all new nodes whose instances were not listed since the
+//! nodes were created.
 //!
-//! Nodes whose machines are switched off get a taint, and nodes whose machines are proven to be gone are deleted.
+//! Nodes whose instances are switched off get a taint, and nodes whose instances are proven to be gone are deleted.
 //!
-//! Deliberately not done: anything about conditions, and the eviction of pods.
+//! Out of scope: node conditions, and the eviction of pods.
 
 mod config;
 mod echo;
+mod error;
 mod events;
 mod execute;
 mod explain;
@@ -20,7 +21,6 @@ mod metrics;
 mod mirror;
 mod plan;
 mod reconcile;
-mod requeue;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
@@ -44,10 +44,10 @@ const NAMES: Names = Names {
     managed: &["cloud-node", "cloud-node-lifecycle"],
 };
 
-/// A node that fails is tried again after a second, later less often; what repairs it usually wakes it sooner.
+/// The first retry follows after a second, later ones less often; a change that fixes the cause usually wakes the node sooner.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(5) };
 
-/// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
+/// Runs the controller until it receives a signal to stop. Exit code 2: invalid flags, which are printed.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
         Ok(config) => start::run(NAMES, &config.common, |process| controller(process, config.settings)),
@@ -55,7 +55,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     }
 }
 
-/// Mirrors, queue and workers, until the process is told to stop.
+/// Runs caches, queue and workers until the process receives a signal to stop.
 async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<()> {
     let queue: Queue<ObjectName> = Queue::new("Nodes", BACKOFF);
     let signs = Signs::new(settings.lifecycle.confirm_after);
@@ -95,11 +95,11 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     });
     let (all, wakes, shards) = (mirrors.clone(), queue.clone(), process.shards.clone());
     let known = ledger;
-    process.background("shards that come", async move {
+    process.background("new shards", async move {
         let mut gains = shards.gains();
         loop {
             let gained = gains.next().await;
-            // Another replica may have been at work there.
+            // Another replica may have worked on these nodes before.
             known.forget(|uid| gained.contains(&shards.of(uid)));
             all.look_at_all(&wakes);
         }

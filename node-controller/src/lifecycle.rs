@@ -1,17 +1,17 @@
-//! The end of nodes: the shutdown taint of machines that are switched off, and the deletion of nodes whose machines are gone.
+//! The end of a node: the shutdown taint for instances that are switched off, and the deletion of nodes whose instances are gone.
 //!
-//! Every few seconds all nodes that are not ready are looked at, which costs nothing: what the mirror of the cloud shows of their
-//! machines is enough, but for those that it does not show. These the cloud is asked about, live and all in one call, twice, some
-//! time apart. Only what it says both times to be gone, with evidence, is deleted, and only as many within a while as the brake
-//! lets go.
+//! Every few seconds the controller checks all nodes that are not ready. The cached instances suffice, except for those that the cache does
+//! not show. The controller asks the cloud about these, live and all in one call, twice, some time apart. It deletes only nodes whose
+//! instances are gone in both answers, with evidence, and only as many per window as the deletion brake allows.
 //!
-//! - [`absence`]: pure; what was heard about whom, and whether it is a proof.
-//! - [`plan`]: pure; who gets or loses the taint, and who is asked about.
-//! - [`gate`]: pure; who of those that are proven to be gone goes now.
+//! - [`absence`]: pure; the answers about each instance, and whether they prove that it is gone.
+//! - [`plan`]: pure; which nodes get or lose the taint, and about which the cloud is asked.
+//! - [`gate`]: pure; which nodes with a proof of absence are deleted now.
 //! - [`question`], [`execute`]: the calls to the cloud and to the API server.
-//! - [`notices`]: what people read, told once and not in each pass.
+//! - [`notices`]: the Events, emitted once and not in each pass.
 //!
-//! Taints and deletions have a loop each: a cloud that is slow to answer keeps no taint on a node that is ready again.
+//! Taints and deletions have separate loops: a cloud that answers slowly does not delay the removal of a taint from a node that is ready
+//! again.
 
 mod absence;
 mod execute;
@@ -36,7 +36,8 @@ use controller_core::{
     adapter::Adapter,
     brake::{Limits, Verdict},
     explain as told,
-    start::{Holdings, Process, Shards, Share},
+    leadership::{Holdings, Shards, Share},
+    start::Process,
 };
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep};
@@ -58,30 +59,31 @@ use crate::{
     plan::{Instance, Node, Ready},
 };
 
-/// As in the classic cloud controller manager, which was several: this is who speaks of the end of nodes.
+/// The component of these Events, as in the former cloud controller manager, which ran several controllers.
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
-/// So many nodes are written at once: one for which the API server hangs keeps no other.
+/// Number of nodes written at once, so that a write that hangs does not block the others.
 const AT_ONCE: usize = 10;
-/// The brake's name among all.
+/// Name of this brake on the status pages.
 const BRAKE: &str = "node deletions";
-/// So many others are asked about along with one that the cloud does not show. One of them may end just then.
+/// Number of witnesses: known instances that are asked about along with one that the cloud does not show. Two, since one may end at that
+/// moment.
 const WITNESSES: usize = 2;
 
-/// The periods and limits, all of them flags.
+/// Periods and limits, all of them flags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// From the end of a pass to the begin of the next.
+    /// Pause between two passes.
     pub(crate) period: Duration,
-    /// Between the two looks that prove an absence, at least.
+    /// Minimum time between the two answers that prove an absence.
     pub(crate) confirm_after: Duration,
-    /// A node that is not initialised yet is not deleted before it is so old.
+    /// Minimum age of a node that is not initialised yet before it can be deleted.
     pub(crate) minimum_age: Duration,
-    /// The brake's.
+    /// Limits of the deletion brake.
     pub(crate) limits: Limits,
 }
 
-/// Signs of life, told by the mirrors as they come: a look every few seconds would miss those that are over soon. Cloning gives another
-/// handle.
+/// Signs of life, which the caches report as they change: a pass every few seconds would miss those that last for a short time. Clones
+/// share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Signs(Arc<Mutex<Ledger>>);
 
@@ -90,12 +92,12 @@ impl Signs {
         Self(Arc::new(Mutex::new(Ledger::new(confirm_after))))
     }
 
-    /// A node is ready.
+    /// Records that a node is ready.
     pub(crate) fn of_node(&self, uid: &str) {
         self.ledger().forget(|subject| subject.uid == uid);
     }
 
-    /// The cloud lists a machine that does not end.
+    /// Records that the cloud lists an instance that is not ending.
     pub(crate) fn of_machine(&self, provider_id: &str) {
         self.ledger().forget(|subject| subject.provider_id == provider_id);
     }
@@ -105,12 +107,12 @@ impl Signs {
     }
 }
 
-/// Which nodes are not as they should be, for people who ask.
+/// The nodes that are not in sync, for the status pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// Those that may have to go, and why they do not.
+    /// Nodes that may be deleted, and why they are not.
     pub(crate) ends: told::Ledger,
-    /// Those whose taint would be changed, where nothing is.
+    /// Nodes whose taint would change, in a dry run.
     pub(crate) taints: told::Ledger,
 }
 
@@ -150,7 +152,7 @@ pub(crate) fn start(
         let holdings = Holdings::default();
         let mut deletions = Deletions { lifecycle, gate, holdings, board, clock, asked: None, told, brakes };
         loop {
-            // Who has no shard for a moment need not have lost any: what is known stays.
+            // A replica without a shard may get its shards back: the brake and the answers stay.
             if deletions.lifecycle.shards.held() > 0 {
                 deletions.begin();
                 deletions.pass().await;
@@ -163,7 +165,7 @@ pub(crate) fn start(
     });
 }
 
-/// What both loops look at.
+/// The state that both loops share.
 #[derive(Clone)]
 struct Lifecycle {
     mirrors: Mirrors,
@@ -171,11 +173,11 @@ struct Lifecycle {
     executor: Executor,
     metrics: Metrics,
     scheme: Scheme,
-    /// And with it what was heard.
+    /// Also holds the cloud's answers.
     signs: Signs,
-    /// Whose nodes are of no concern here but as mirrors show them.
+    /// Nodes of other shards serve only as witnesses.
     shards: Shards,
-    /// Where stands what would be written. `None`: it is written.
+    /// Where a dry run shows what it would write. `None`: the controller writes.
     dry_run: Option<told::Ledger>,
     settings: Settings,
 }
@@ -191,7 +193,7 @@ impl Lifecycle {
         let write = |(node, change): (Arc<Node>, plan::Change)| async move {
             let Ok(turn) = self.shards.enter(&node.uid) else { return };
             if let Err(error) = turn.run(self.executor.taint(&node, change)).await {
-                warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, tries again");
+                warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, retrying");
             }
         };
         let changes: Vec<_> = changes.collect();
@@ -210,14 +212,14 @@ impl Lifecycle {
         stream::iter(changes).for_each_concurrent(AT_ONCE, write).instrument(span).await;
     }
 
-    /// What is known about a node's machine.
+    /// Calls `look` with what is known about a node's instance.
     fn facts<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
         let instance = node.provider_id.as_ref().and_then(|id| self.mirrors.instance(id));
         self.facts_of(node, instance.as_deref(), look)
     }
 
-    /// The same, and of a node without a provider ID the only machine that is called like it: enough for a taint, which goes by itself,
-    /// and never for an end.
+    /// The same, but for a node without a provider ID it uses the only instance of the node's name. That is enough for a taint, which can
+    /// be removed again, and never for a deletion.
     fn facts_for_the_taint<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
         if node.provider_id.is_some() || node.life.ready == Ready::True {
             return self.facts(node, look);
@@ -243,30 +245,30 @@ impl Lifecycle {
     }
 }
 
-/// A node that may have to go.
+/// A node that may be deleted.
 struct Candidate {
     node: Arc<Node>,
     shown: Shown,
 }
 
-/// The loop that deletes.
+/// The loop that deletes nodes.
 struct Deletions {
     lifecycle: Lifecycle,
     gate: Gate,
-    /// For which the gate was made.
+    /// The shards for which the gate was made.
     holdings: Holdings,
     board: Board,
     clock: Clock,
-    /// The trace of the last question.
+    /// The trace of the last request to the cloud.
     asked: Option<Origin>,
-    /// Which nodes may have to go, and why they do not, for people who ask.
+    /// The nodes that may be deleted, and why they are not, for the status pages.
     told: told::Ledger,
-    /// What the brake holds, for the same.
+    /// What the brake holds, for the status pages.
     brakes: told::Brakes,
 }
 
 impl Deletions {
-    /// A replica that has come to a shard has not deleted anything there, but another one may have: the brake begins anew.
+    /// A replica that acquires a shard has deleted nothing there, but another replica may have: the brake starts again.
     fn begin(&mut self) {
         let Lifecycle { shards, settings, .. } = &self.lifecycle;
         let limits = settings.limits.of_share(shards.held(), shards.count());
@@ -277,7 +279,7 @@ impl Deletions {
         }
     }
 
-    /// One look at all nodes: who is to be asked about, who is proven to be gone, and who of them goes.
+    /// Checks all nodes once: asks about those that are due, and deletes those that are proven to be gone and that the brake allows.
     async fn pass(&mut self) {
         let candidates = self.candidates();
         let (asked, unproven) = {
@@ -298,7 +300,7 @@ impl Deletions {
             let witnesses = if unproven { self.witnesses() } else { Vec::new() };
             self.ask(asked, &witnesses).instrument(span).await;
         }
-        // Looked at anew: the answers may have taken their time.
+        // Recomputed: the request may have taken long.
         let candidates = self.candidates();
         let mut notices = Notices::default();
         let proven = self.proven(&candidates, &mut notices);
@@ -335,7 +337,7 @@ impl Deletions {
         candidates.collect()
     }
 
-    /// Nodes of other clouds, for which nothing is done here.
+    /// Reports nodes of other clouds, which this controller ignores.
     fn others(&self, notices: &mut Notices) {
         let Lifecycle { mirrors, scheme, shards, .. } = &self.lifecycle;
         let Some(scheme) = scheme.get() else { return };
@@ -344,8 +346,8 @@ impl Deletions {
         others.iter().for_each(|node| notices.of_another_cloud(node, &scheme));
     }
 
-    /// Machines of other nodes, which the cloud lists. An adapter that was just started, or was shown nothing for a moment, does not know
-    /// of any that it is of this cluster, and so not whether it looks at the right place.
+    /// Returns instances of other nodes, which the cloud lists. An adapter that has just started, or whose last listing was empty, knows no
+    /// instance of this cluster; the witnesses show it that it asks in the right scope.
     fn witnesses(&self) -> Vec<String> {
         let is_listed = |node: &&Arc<Node>| {
             self.lifecycle.facts(node, |facts| {
@@ -363,13 +365,13 @@ impl Deletions {
             let answers = question::ask(&self.lifecycle.adapter, batch, witnesses).await;
             let (now, mut ledger) = (Instant::now(), self.lifecycle.ledger());
             for (subject, answer) in batch.iter().zip(answers) {
-                debug!(?subject, ?answer, "The cloud was asked about a node that is not ready");
+                debug!(?subject, ?answer, "Asked the cloud about a node that is not ready");
                 ledger.hear(subject, &answer, asked, now);
             }
         }
     }
 
-    /// The nodes that are proven to have no machine any more; about the others people hear why they stay, if it is worth it.
+    /// Returns the nodes whose instances are proven to be gone, and adds notices for those that stay.
     fn proven(&self, candidates: &BTreeMap<Subject, Candidate>, notices: &mut Notices) -> Vec<Arc<Node>> {
         let (now, ledger) = (Instant::now(), self.lifecycle.ledger());
         let mut proven = Vec::new();
@@ -381,7 +383,7 @@ impl Deletions {
             match ledger.heard(subject) {
                 Some(Heard::NotVisible) => notices.not_visible(node),
                 Some(Heard::Foreign) => notices.foreign(node),
-                // Once is nobody's concern: a fail-over, or a moment of too many calls.
+                // A single failure is not reported: it may be a fail-over or a short throttle.
                 Some(Heard::Failed { error, repeated: true }) => notices.failed(node, error),
                 Some(
                     Heard::Nothing
@@ -396,7 +398,7 @@ impl Deletions {
         proven
     }
 
-    /// Those that are proven, with all among whom they are judged.
+    /// Groups the proven nodes with all nodes among which the brake counts them.
     fn crowd(&self, proven: Vec<Arc<Node>>) -> Crowd {
         let present = self.present();
         let before = self.lifecycle.ledger().held();
@@ -417,7 +419,7 @@ impl Deletions {
         Crowd { proven, held, present }
     }
 
-    /// Those of them that go now; the others hear why they do not.
+    /// Returns the nodes that may be deleted now, and adds notices for the others.
     fn judge(&mut self, crowd: Crowd, notices: &mut Notices) -> Vec<Arc<Node>> {
         let n_nodes = crowd.present.len();
         let Judgement { going, held, verdict } = self.gate.judge(crowd, Instant::now());
@@ -437,7 +439,7 @@ impl Deletions {
         going
     }
 
-    /// The nodes of this cloud in our shards: others have no share in what may go.
+    /// The nodes of this cloud in the shards of this replica: the brake's percentage counts no others.
     fn present(&self) -> Vec<Arc<Node>> {
         let mut nodes = self.of_this_cloud();
         nodes.retain(|node| self.lifecycle.shards.has(&node.uid));
@@ -451,7 +453,7 @@ impl Deletions {
     }
 
     async fn delete(&mut self, going: Vec<Arc<Node>>) {
-        // What the cloud said last is in a trace of its own.
+        // The request that proved the absence has a trace of its own.
         self.asked.iter().for_each(Origin::link);
         let Lifecycle { executor, shards, .. } = &self.lifecycle;
         let recorder = self.board.recorder();

@@ -1,10 +1,10 @@
-//! The one question to the cloud for all new nodes together whose instances the mirror does not show yet.
+//! Batches the look-ups of new nodes whose instances the cache does not show yet.
 //!
-//! New nodes are collected for a moment, then asked for in one call; the next call waits for the first to end. So a hundred nodes that
-//! join at once cost as many questions as one. An answer wakes its node and is used up by it.
+//! Nodes that join at about the same time share one call, and the next call waits for the first to end. So a hundred nodes that join at
+//! once cost no more calls than one. An answer wakes its node, which consumes it.
 //!
-//! What comes of an answer (`spec.providerID`) can never be changed: an answer is good for the node that asked, known by its UID, and
-//! only for a while.
+//! The controller writes `spec.providerID` from an answer, and that field is immutable. An answer is therefore valid only for the node that
+//! asked, known by its UID, and only for a while.
 
 use std::{
     collections::BTreeMap,
@@ -36,20 +36,20 @@ use crate::{
     plan::{Instance, Node},
 };
 
-/// The question is asked when no further node came for so long …
+/// The call starts when no further node was added for this time …
 const QUIET: Duration = Duration::from_millis(200);
-/// … or at the latest after this.
+/// … or at the latest after this time.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Nodes that join one after the other wait for each other a little: no question begins sooner after the one before.
+/// Minimum time between the starts of two calls, so that nodes that join one after the other share calls.
 const APART: Duration = Duration::from_secs(2);
-/// The question.
+/// The RPC that looks instances up.
 const CALL: &str = "BatchGetInstances";
-/// References in one call, as the contract says.
+/// Maximum number of references in one call, as the contract says.
 const BATCH: usize = 500;
-/// A node that does not come for its answer within this time has to ask again.
+/// Answers that their nodes have not consumed within this time expire.
 const KEEP: Duration = Duration::from_mins(1);
 
-/// What the cloud said.
+/// The answer of the cloud.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Seen(Arc<Instance>),
@@ -58,7 +58,7 @@ pub(crate) enum Answer {
     Failed { reason: Reason, error: String, again: Again },
 }
 
-/// Collects questions and keeps answers. Cloning gives another handle.
+/// Collects requests and keeps answers. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookup {
     inner: Arc<Inner>,
@@ -70,19 +70,19 @@ struct Inner {
     asked: Notify,
 }
 
-/// Name and UID: a node that was made anew under its name is another one.
+/// Name and UID: a node that was recreated under the same name is another node.
 type Asker = (ObjectName, String);
 
 #[derive(Debug, Default)]
 struct State {
     wanted: BTreeMap<Asker, Arc<Node>>,
-    /// In which turn each of them asked last.
+    /// The trace of the reconcile in which each of them was added last.
     turns: BTreeMap<Asker, Origin>,
     under_way: BTreeMap<Asker, Arc<Node>>,
     answers: BTreeMap<Asker, (Instant, Answer)>,
 }
 
-/// Starts the task that asks.
+/// Starts the task that makes the calls.
 pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Lookup {
     let lookup = Lookup::default();
     let (this, mirrors, queue) = (lookup.clone(), mirrors.clone(), queue.clone());
@@ -102,7 +102,7 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<Obje
 }
 
 impl Lookup {
-    /// Puts a node on the list of the next question.
+    /// Adds a node to the next call.
     pub(crate) fn ask(&self, node: &Arc<Node>) {
         let asker = asker(node);
         let mut state = self.state();
@@ -114,7 +114,7 @@ impl Lookup {
         self.inner.asked.notify_one();
     }
 
-    /// The answer for a node, if there is one. An instance stays known for a while, anything else is said once.
+    /// Takes the answer for a node, if there is one. An instance stays available for a while; any other answer is returned once.
     pub(crate) fn answer(&self, node: &Node) -> Option<Answer> {
         let mut state = self.state();
         let (asker, (since, answer)) = state.answers.remove_entry(&asker(node))?;
@@ -127,19 +127,19 @@ impl Lookup {
         Some(answer)
     }
 
-    /// The same for who only looks: nothing is used up.
+    /// Returns the answer for a node and does not consume it.
     pub(crate) fn peek(&self, node: &Node) -> Option<Answer> {
         let state = self.state();
         let (since, answer) = state.answers.get(&asker(node))?;
         (since.elapsed() < KEEP).then(|| answer.clone())
     }
 
-    /// The node needs its answer no longer.
+    /// Drops the answer: the node does not need it any more.
     pub(crate) fn forget(&self, node: &Node) {
         self.state().answers.remove(&asker(node));
     }
 
-    /// Waits for a question, and then for more of them.
+    /// Waits for the first node, and then for further nodes.
     async fn collect(&self) {
         while self.n_wanted() == 0 {
             self.inner.asked.notified().await;
@@ -155,9 +155,9 @@ impl Lookup {
         }
     }
 
-    /// Asks for at most one batch, and wakes those who asked. Returns for how long the adapter asks for peace.
+    /// Asks for at most one batch, and wakes its nodes. Returns the pause that the adapter asks for.
     ///
-    /// An adapter that takes no question for a moment is asked again: no node need hear of that.
+    /// If the adapter is unavailable for a moment, the nodes go into the next call, and no Event is emitted.
     async fn ask_all(
         &self,
         adapter: &Adapter,
@@ -168,7 +168,7 @@ impl Lookup {
         if batch.is_empty() {
             return None;
         }
-        // A trace of its own: it is asked for many turns, and for none of them alone.
+        // A trace of its own: the call serves several reconciles.
         let span =
             traces::child(traces::span!("look up", otel.name = "look up instances", nodes = batch.len()));
         self.question(adapter, queue, batch).instrument(span).await
@@ -182,7 +182,7 @@ impl Lookup {
     ) -> Option<Duration> {
         self.state().link(&batch);
         let refs = batch.iter().map(|node| reference(node)).collect();
-        // Asked after all these nodes were made: none is taken for the one that had its name before.
+        // Not older than the call, and so younger than these nodes: no instance of an earlier node with the same name is returned.
         let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
         let answered = match adapter.batch_get_instances(call, refs).await {
             Ok(response) => located(adapter, &batch).await.map(|()| response),
@@ -215,14 +215,14 @@ impl Lookup {
         None
     }
 
-    /// What was not answered is asked with the next question.
+    /// Puts nodes without an answer into the next call.
     fn put_back(&self) {
         let mut state = self.state();
         let unanswered = mem::take(&mut state.under_way);
         state.wanted.extend(unanswered);
     }
 
-    /// Takes the next batch off the list. Nodes that the mirror shows by now need no question.
+    /// Takes the next batch. Nodes that the cache shows by now are woken and left out.
     fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<Arc<Node>> {
         let mut state = self.state();
         for (asker, node) in mem::take(&mut state.wanted) {
@@ -248,7 +248,7 @@ impl Lookup {
 }
 
 impl State {
-    /// Says of what is under way for which turns it is.
+    /// Links the call's trace to the reconciles that it serves.
     fn link(&self, batch: &[Arc<Node>]) {
         batch.iter().filter_map(|node| self.turns.get(&asker(node))).for_each(Origin::link);
     }
@@ -270,13 +270,13 @@ fn reference(node: &Node) -> InstanceRef {
 fn answer(node: &Node, result: InstanceResult) -> Answer {
     let existence = result.existence();
     match (existence, result.instance.map(trim_instance), result.error) {
-        // No new node runs on a machine that ends: it had the name before.
+        // A new node does not run on an instance that is ending: an earlier node had the name.
         (Existence::Exists, Some(instance), _) if instance.ends && node.provider_id.is_none() => {
             Answer::NotVisible
         }
         (Existence::Exists, Some(instance), _) => Answer::Seen(Arc::new(instance)),
         (Existence::Foreign, ..) => Answer::Foreign,
-        // A new node on a machine that is gone waits like any other: its end is another subject.
+        // A new node whose instance is gone waits as for any other reason: `lifecycle` deletes nodes.
         (Existence::Gone | Existence::NotVisible, ..) => Answer::NotVisible,
         (Existence::Exists | Existence::Unknown | Existence::Unspecified, _, error) => {
             let error = error.map(|item| {
@@ -291,14 +291,14 @@ fn answer(node: &Node, result: InstanceResult) -> Answer {
     }
 }
 
-/// Hears where the adapter that answered works, which a watch may tell only later: a machine of the node's name in another part of the cloud
-/// is another one. Cost: no vendor call.
+/// Learns the scope of the adapter that answered, which a watch may report later: in another scope, an instance of the node's name is
+/// another one. Cost: no vendor call.
 async fn located(adapter: &Adapter, batch: &[Arc<Node>]) -> Result<(), AdapterError> {
     let by_name = batch.iter().any(|node| node.provider_id.is_none());
     if by_name { adapter.get_info().await.map(drop) } else { Ok(()) }
 }
 
-/// Nothing that is watched tells when a cause is gone, so it is asked again; only a message that is too large stays so.
+/// No watch reports that the cause of an error is fixed, so the look-up is retried; only an error about the message size is permanent.
 fn failed(error: &AdapterError) -> Answer {
     let again = Again::after_error(error);
     let again = if is_message_limit(error) { again } else { again.sooner(Again::Backoff) };

@@ -1,4 +1,4 @@
-//! The binary `node-controller`: everything is in the library.
+//! The binary `node-controller`; the code is in the library.
 
 use std::process::ExitCode;
 

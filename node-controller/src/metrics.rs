@@ -1,11 +1,12 @@
-//! What this controller counts, beside what all controllers do.
+//! Metrics of this controller, in addition to those that all controllers have.
 
 use std::{fmt, sync::Arc};
 
 use controller_core::{
     Clock,
+    leadership::Shards,
     mirror::{Mirror, ObjectName},
-    start::{Process, Shards},
+    start::Process,
 };
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::{
@@ -21,7 +22,7 @@ use prometheus_client::{
 
 use crate::plan::{Node, Refusal};
 
-/// The first two are kept from the classic cloud controller manager, names and buckets.
+/// The names and buckets of the first two are those of the former cloud controller manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     taint_removal_delay: Histogram,
@@ -49,7 +50,7 @@ impl Metrics {
         registry.register(name, help, metrics.taint_removal_delay.clone());
         let help = "Time between a node's creation and its first complete sync";
         registry.register("initial_node_sync_delay_seconds", help, metrics.initial_sync_delay.clone());
-        let help = "Looks at new nodes that found something in the way, by the reason that the Event names";
+        let help = "Reconciles of uninitialised nodes that had to wait, by the reason of the Event";
         process.metrics().register("node_refusals", help, metrics.refusals.clone());
         let uninitialised =
             Uninitialised { nodes: nodes.clone(), shards: process.shards.clone(), clock: process.clock };
@@ -57,7 +58,7 @@ impl Metrics {
         metrics
     }
 
-    /// A node has lost its taint.
+    /// Records that a node has lost its taint.
     pub(crate) fn initialised(&self, created: Option<Timestamp>, now: Timestamp) {
         let Some(created) = created else { return };
         let delay = now.duration_since(created).as_secs_f64().max(0.0);
@@ -65,13 +66,13 @@ impl Metrics {
         self.initial_sync_delay.observe(delay);
     }
 
-    /// A new node has to wait.
+    /// Records that an uninitialised node has to wait.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         self.refusals.get_or_create(&RefusalLabels { reason: refusal.reason() }).inc();
     }
 }
 
-/// The nodes that wait, of our shards. Read when somebody asks.
+/// The uninitialised nodes of this replica's shards, counted at each scrape.
 #[derive(Debug)]
 struct Uninitialised {
     nodes: Mirror<ObjectName, Node>,
@@ -87,16 +88,19 @@ impl Collector for Uninitialised {
             waiting(ours.map(Arc::as_ref), clock.now())
         });
         let count = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
-        let help = "Nodes of our shards that are not initialised, and get no pods";
+        let help = "Nodes of this replica's shards that are not initialised, and get no pods";
         count.encode(encoder.encode_descriptor("nodes_uninitialised", help, None, count.metric_type())?)?;
         let oldest = ConstGauge::new(oldest.as_secs_f64());
-        let (name, help) =
-            ("nodes_uninitialised_oldest_seconds", "How long ago the first of them was created");
+        let (name, help) = (
+            "nodes_uninitialised_oldest_seconds",
+            "Time since the oldest uninitialised node of this \
+             replica's shards was created",
+        );
         oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)
     }
 }
 
-/// How many of these nodes are not initialised, and how long ago the first of them was created.
+/// Number of uninitialised nodes, and the time since the oldest of them was created.
 fn waiting<'a>(nodes: impl Iterator<Item = &'a Node>, now: Timestamp) -> (usize, SignedDuration) {
     let waiting: Vec<&Node> = nodes.filter(|node| node.is_uninitialised()).collect();
     let first = waiting.iter().filter_map(|node| node.created).min();
@@ -115,7 +119,7 @@ mod tests {
     use crate::{NAMES, mirror::trim_node};
 
     #[test]
-    fn who_is_not_initialised_counts_from_its_creation() {
+    fn uninitialised_nodes_are_counted_from_their_creation() {
         let nodes = [
             node("works").created(BEGIN - 9.hours()),
             node("old").uninitialised().created(BEGIN - 20.minutes()),
@@ -126,8 +130,9 @@ mod tests {
         assert_eq!(waiting(nodes.iter().take(1), BEGIN), (0, SignedDuration::ZERO));
     }
 
+    // Behaviour: NI17
     #[tokio::test(start_paused = true)]
-    async fn a_new_node_counts_from_its_creation_under_the_classic_names() {
+    async fn delays_are_observed_under_the_former_metric_names() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
         let nodes = Mirror::new("nodes", process.clock);
         let metrics = Metrics::register(&mut process, &nodes);

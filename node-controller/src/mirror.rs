@@ -1,6 +1,6 @@
-//! Room 1: which objects and which of their fields are kept, of both sides; which change wakes which node.
+//! Step 1: the caches of Nodes and instances: which fields they keep, and which change wakes which node.
 //!
-//! Kubelets change their Nodes every few seconds; what is kept here changes only when somebody has something to decide.
+//! Kubelets update their Nodes every few seconds; the trimmed copy changes only if the controller has something to decide.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,30 +29,30 @@ use crate::{
     },
 };
 
-/// Objects say only in which second they were made.
+/// Resolution of creation times.
 const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
-/// A mirror of the cloud that is older may show machines as they are not any more.
+/// An older cache of the cloud is not relied on for conclusions about the end of a node.
 const YOUNG: Duration = Duration::from_mins(5);
 /// The effect of the shutdown taint.
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 
-/// Both sides, and which nodes run on which instance.
+/// The caches of Nodes and instances, and which nodes run on which instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
     pub(crate) instances: Mirror<String, Instance>,
-    /// Whether the adapter works where this controller does.
+    /// Whether the adapter works in the scope in which this controller works.
     scope: ScopeGuard,
     running_on: Arc<Mutex<RunningOn>>,
     signs: Signs,
-    /// By provider ID: what extra labels of an instance said before, since this process runs.
+    /// Earlier values of the extra labels, by provider ID, since this process started.
     former: Arc<Mutex<BTreeMap<String, Former>>>,
 }
 
-/// Provider IDs, each with the name of a node. More than one is a mistake of somebody, and each of them is looked at.
+/// Pairs of provider ID and node name. Several nodes with one provider ID are a configuration mistake; all of them are reconciled.
 type RunningOn = BTreeSet<(String, String)>;
 
-/// Starts to follow both sides; each change that matters puts a node into the queue.
+/// Starts to follow Nodes and instances; each relevant change adds a node to the queue.
 pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Signs) -> Mirrors {
     let mirrors = Mirrors {
         nodes: Mirror::new("nodes", process.clock),
@@ -68,12 +68,12 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
 
     let (this, wakes) = (mirrors.clone(), queue.clone());
     let api: (Api<LeanNode>, Listing) = (Api::all(process.kube.clone()), process.listing);
-    process.background("node mirror", async move {
+    process.background("node cache", async move {
         let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
         this.nodes.follow_kubernetes(api, |LeanNode(node)| Some(trim_node(&node)), wake).await;
     });
     let (this, wakes, adapter) = (mirrors.clone(), queue.clone(), process.adapter.clone());
-    process.background("instance mirror", async move {
+    process.background("instance cache", async move {
         let wake = |change: Change<String, Instance>| this.instance_changed(&change, &wakes);
         this.instances.follow_cloud(&adapter, Instances, trim_instance, wake).await;
     });
@@ -83,19 +83,19 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
 }
 
 impl Mirrors {
-    /// What the mirror of the cloud says about a node's instance.
+    /// Returns the cached instance of a node.
     ///
-    /// By provider ID if the node has one, else by name among the instances that do not end; but by name only if the mirror is
-    /// younger than the node, and of the part of the cloud that this controller works in. Before, or elsewhere, another machine may have
-    /// the name, and its ID could never be taken back.
+    /// The instance is found by provider ID if the node has one, else by name among the instances that are not ending. By name only if the
+    /// listing is younger than the node and of this controller's scope: an older listing or another scope may show another instance of that
+    /// name, and `spec.providerID` cannot be changed.
     ///
-    /// What a new node says of itself it has not from us, whatever the cloud said before: that is forgotten here.
+    /// An uninitialised node has no labels from this controller yet: earlier label values of its instance are forgotten here.
     pub(crate) fn sight(&self, node: &Node) -> Found {
         let found = self.find(node);
         match found {
             Found::One(instance) if node.is_uninitialised() => {
                 self.former().remove(&instance.provider_id);
-                // Once more: what the cloud changes from here on is remembered.
+                // Looked up again, without the former values that were just removed.
                 self.find(node)
             }
             Found::One(instance) => Found::One(self.with_former(instance)),
@@ -103,7 +103,7 @@ impl Mirrors {
         }
     }
 
-    /// As [`sight`](Self::sight), and nothing is forgotten.
+    /// Like [`sight`](Self::sight), without forgetting.
     pub(crate) fn find(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
             return self.instance(id).map_or(Found::Nothing, Found::One);
@@ -124,18 +124,18 @@ impl Mirrors {
         }
     }
 
-    /// The instance of a provider ID, in whichever form the adapter lists it.
+    /// Returns the instance of a provider ID, in either form of the ID.
     pub(crate) fn instance(&self, id: &str) -> Option<Arc<Instance>> {
         self.instances.get(id).or_else(|| self.instances.get(&self.scope.other_form(id)?))
     }
 
-    /// The instances of this name that do not end.
+    /// Returns the instances of this name that are not ending.
     fn named(&self, name: &str) -> Vec<Arc<Instance>> {
         self.instances
             .read(|instances| instances.values().filter(|it| it.name == name && !it.ends).cloned().collect())
     }
 
-    /// Why no instance may be taken by the node's name, if so.
+    /// Returns why no instance may be selected by the node's name, if so.
     pub(crate) fn elsewhere(&self, node: &Node) -> Option<Sighting<'static>> {
         if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
             return None;
@@ -146,7 +146,7 @@ impl Mirrors {
         })
     }
 
-    /// Compares the adapter's clock with the API server's. If the adapter's is ahead, the mirror passes for younger by as much.
+    /// Compares the adapter's clock with the API server's. If the adapter's clock is ahead, the cache seems younger by that much.
     fn is_younger_than(&self, node: &Node) -> bool {
         match (node.created, self.instances.observed()) {
             (Some(created), Some(observed)) => observed.duration_since(created) >= CREATION_UNIT,
@@ -154,7 +154,7 @@ impl Mirrors {
         }
     }
 
-    /// Why the mirror cannot be asked, if so.
+    /// Returns why the cache cannot be used, if so.
     pub(crate) fn unavailable(&self) -> Option<Sighting<'static>> {
         match self.instances.link() {
             Link::Up => None,
@@ -163,7 +163,7 @@ impl Mirrors {
         }
     }
 
-    /// How good the mirror of the cloud is.
+    /// Returns how reliable the cache of the cloud is.
     pub(crate) fn view_of_the_cloud(&self) -> View {
         match self.instances.age() {
             _ if self.unavailable().is_some() || !self.instances.is_synced() => View::None,
@@ -172,7 +172,7 @@ impl Mirrors {
         }
     }
 
-    /// Joins in what its extra labels said before.
+    /// Adds the earlier values of its extra labels.
     fn with_former(&self, instance: Arc<Instance>) -> Arc<Instance> {
         let former = self.former();
         match former.get(&instance.provider_id) {
@@ -185,7 +185,7 @@ impl Mirrors {
         self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what the extra labels said that say something else now.
+    /// Remembers the old values of extra labels that have changed.
     fn note_former(&self, change: &Change<String, Instance>) {
         let mut all = self.former();
         let (Some(old), Some(new)) = (&change.old, &change.new) else {
@@ -201,8 +201,8 @@ impl Mirrors {
         }
     }
 
-    /// All nodes are compared with the cloud once more: free of charge, and without effect if nothing was missed. Those that are
-    /// not initialised have a time of their own: for them the cloud may be asked.
+    /// Queues all initialised nodes for a comparison with the cache: it costs no call, and changes nothing if no update was missed.
+    /// Uninitialised nodes are not queued, since their reconcile may call the cloud; they have their own retries.
     pub(crate) fn compare_all(&self, queue: &Queue<ObjectName>) {
         let known = self.nodes.items().into_iter().filter(|(_, node)| !node.is_uninitialised());
         for (name, _) in known {
@@ -210,7 +210,7 @@ impl Mirrors {
         }
     }
 
-    /// All nodes are looked at: some are in shards that were another's.
+    /// Queues all nodes: some are in shards that belonged to another replica.
     pub(crate) fn look_at_all(&self, queue: &Queue<ObjectName>) {
         self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add_with_all(name.clone())));
     }
@@ -221,7 +221,7 @@ impl Mirrors {
         {
             self.signs.of_node(&node.uid);
         }
-        // What it says of itself when it is initialised it has not from us, whoever of us does that.
+        // At its initialisation, by whichever replica, a node has no labels from this controller yet.
         for node in [&change.old, &change.new].into_iter().flatten().filter(|node| node.is_uninitialised()) {
             if let Found::One(instance) = self.find(node) {
                 self.former().remove(&instance.provider_id);
@@ -241,10 +241,10 @@ impl Mirrors {
         queue.add(change.key);
     }
 
-    /// Wakes the node that runs on the instance, and the one that is called like it and may be waiting for it.
+    /// Wakes the node that runs on the instance, and the node of the same name, which may wait for it.
     fn instance_changed(&self, change: &Change<String, Instance>, queue: &Queue<ObjectName>) {
         self.note_former(change);
-        // Nodes have the ID in either form.
+        // A node may have the ID in either form.
         for id in [Some(change.key.clone()), self.scope.other_form(&change.key)].into_iter().flatten() {
             if change.new.as_ref().is_some_and(|instance| !instance.ends) {
                 self.signs.of_machine(&id);
@@ -259,7 +259,7 @@ impl Mirrors {
         }
     }
 
-    /// The nodes that have this provider ID.
+    /// Returns the nodes that have this provider ID.
     fn running_on(&self, id: &str) -> Vec<ObjectName> {
         let running_on = self.running_on.lock().unwrap_or_else(PoisonError::into_inner);
         let from_here = running_on.range((id.to_owned(), String::new())..);
@@ -269,7 +269,7 @@ impl Mirrors {
             .collect()
     }
 
-    /// Whoever waits is looked at again when the adapter goes away, comes back, or has listed the cloud.
+    /// Reconciles waiting nodes when the adapter disconnects, connects, or has listed the cloud.
     async fn link_changes(&self, queue: &Queue<ObjectName>) {
         let mut links = self.instances.links();
         while links.changed().await.is_ok() {
@@ -285,12 +285,12 @@ impl Mirrors {
     }
 }
 
-/// What a look into the mirror of the cloud finds.
+/// Result of a look-up in the cache of the cloud.
 #[derive(Debug)]
 pub(crate) enum Found {
     One(Arc<Instance>),
     Nothing,
-    /// Several instances of one name: their provider IDs.
+    /// Provider IDs of several instances with the same name.
     Many(Vec<String>),
 }
 
@@ -327,7 +327,7 @@ fn trim_life(node: &core::Node) -> Life {
 }
 
 fn trim_taint(taint: &core::Taint) -> Taint {
-    // Written as the API server writes it: the patch compares it with the server's copy.
+    // Serialised as the API server does it, since the patch tests equality with the server's copy.
     let time = taint.time_added.as_ref().and_then(|time| serde_json::to_value(time).ok());
     Taint {
         key: taint.key.clone(),
@@ -354,7 +354,7 @@ pub(crate) fn trim_instance(instance: wire::Instance) -> Instance {
     }
 }
 
-/// An address of a kind that a newer contract knows is left out: a Node could not list it.
+/// An address of a type that only a newer contract defines is left out: a Node could not list it.
 fn address(address: &wire::InstanceAddress) -> Option<(&'static str, &str)> {
     use wire::instance_address::{Type, Value};
     let type_ = match address.r#type() {

@@ -1,6 +1,6 @@
-//! Room 2: pure; a node and what is known of its instance to a [`Plan`].
+//! Step 2: pure; makes a [`Plan`] from a node and what is known about its instance.
 //!
-//! The rules for the single fields are in [`addresses`] and [`labels`].
+//! The rules for single fields are in [`addresses`] and [`labels`].
 
 pub(crate) mod addresses;
 pub(crate) mod labels;
@@ -17,16 +17,16 @@ use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
 
-/// Whoever waits for an adapter that is away is woken when it is back; until then people are reminded this often.
+/// Interval of reminders while the adapter is unavailable. Its return wakes the waiting nodes.
 const REMIND: Duration = Duration::from_mins(5);
 
-/// An answer that has not come after this time is not waited for: the deadline of the call is shorter.
+/// Longer than the deadline of the call: no answer comes after this time.
 const ANSWER: Duration = Duration::from_mins(1);
 
-/// So soon it is known which part of the cloud the adapter works in, or listed what that has.
+/// Time after which the adapter's scope, or the listing of that scope, is probably known.
 const PLACED: Duration = Duration::from_secs(1);
 
-/// A node as far as this controller cares.
+/// The fields of a Node that this controller uses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) name: String,
@@ -34,67 +34,67 @@ pub(crate) struct Node {
     pub(crate) created: Option<Timestamp>,
     /// `spec.providerID`, never empty.
     pub(crate) provider_id: Option<String>,
-    /// All of an uninitialised node, else only those that may be from the cloud.
+    /// All labels of an uninitialised node, else only those that may come from the cloud.
     pub(crate) labels: Pairs,
-    /// All of an uninitialised node in their order, else none.
+    /// All taints of an uninitialised node in their order, else none.
     pub(crate) taints: Vec<Taint>,
-    /// Each with its type, in their order.
+    /// Addresses with their types, in their order.
     pub(crate) addresses: Pairs,
     /// The annotation `alpha.kubernetes.io/provided-node-ip`.
     pub(crate) provided_node_ip: Option<String>,
-    /// What its end depends on.
+    /// What decides about the shutdown taint and the deletion.
     pub(crate) life: Life,
 }
 
-/// What the end of a node depends on.
+/// What decides about the shutdown taint and the deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) ready: Ready,
     /// It has the shutdown taint.
     pub(crate) shutdown: bool,
-    /// Somebody has deleted it; a finalizer holds it.
+    /// It is being deleted, and a finalizer holds it.
     pub(crate) deleting: bool,
-    /// A person said that it may be deleted whatever the brake says, or the autoscaler that it removes the machine.
+    /// An operator released it from the brake, or the autoscaler marked it for removal.
     pub(crate) let_go: bool,
 }
 
-/// What the kubelet says of the node.
+/// The Ready condition of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ready {
     /// Pods can run.
     True,
-    /// They cannot, or nobody knows, or nobody has said anything.
+    /// Pods cannot run, or the condition is unknown or absent.
     #[default]
     NotTrue,
 }
 
 impl Node {
-    /// Any taint with the key counts, whatever its value and effect.
+    /// Any taint with the key counts, regardless of value and effect.
     pub(crate) fn is_uninitialised(&self) -> bool {
         self.taints.iter().any(|taint| taint.key == UNINITIALISED)
     }
 }
 
 impl Plan {
-    /// Whether a node is as it should be once this is carried out.
+    /// Whether the node is in sync once the plan is executed.
     pub(crate) fn settles(&self, node: &Node) -> bool {
         let waits =
             node.is_uninitialised() && !self.actions.iter().any(|it| matches!(it, Action::Initialise(_)));
         !waits && self.refusal.is_none()
     }
 
-    /// Whether something is to be written.
+    /// Whether the plan has a write.
     pub(crate) fn writes(&self) -> bool {
         self.actions.iter().any(|action| !matches!(action, Action::LookUp))
     }
 
-    /// Whether it does nothing but ask.
+    /// Whether the plan only looks the instance up.
     pub(crate) fn asks(&self) -> bool {
         self.actions == [Action::LookUp]
     }
 }
 
-/// A taint as it stands in the Node: it is compared with the API server's copy.
+/// A taint exactly as in the Node, since the patch tests equality with the API server's copy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Taint {
@@ -106,34 +106,34 @@ pub(crate) struct Taint {
     pub(crate) time_added: Option<String>,
 }
 
-/// An instance as far as nodes care.
+/// The fields of an instance that nodes need.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Instance {
     pub(crate) provider_id: String,
-    /// The name at the vendor: a node without a provider ID is found by it.
+    /// The name in the cloud, by which a node without a provider ID finds its instance.
     pub(crate) name: String,
-    /// Gone, or about to be: no new node runs on it.
+    /// Gone or ending: no new node runs on it.
     pub(crate) ends: bool,
-    /// Switched off for good or for a while, and not about to be.
+    /// Switched off or ended, and not in transition to that.
     pub(crate) stopped: bool,
-    /// Each with its type, in the order in which a Node lists them.
+    /// Addresses with their types, in the order in which a Node lists them.
     pub(crate) addresses: Pairs,
     pub(crate) instance_type: String,
     pub(crate) region: String,
     pub(crate) zone: String,
     pub(crate) extra_labels: Pairs,
-    /// What these said before, joined in when a node is looked at.
+    /// Earlier values of the extra labels, added when a node is reconciled.
     pub(crate) former: labels::Former,
 }
 
-/// What is known of a node's instance.
+/// What is known about a node's instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Sighting<'a> {
-    /// It is there.
+    /// The instance is known.
     Seen(&'a Instance),
-    /// The mirror does not show it and nobody has asked.
+    /// The cache does not show it, and the cloud has not been asked.
     Unasked,
-    /// The first listing of the cloud is under way.
+    /// The first listing of the cloud is in progress.
     Listing,
     /// The cloud was asked and does not show it, which proves nothing.
     NotVisible,
@@ -144,67 +144,67 @@ pub(crate) enum Sighting<'a> {
         /// Their provider IDs.
         provider_ids: Vec<String>,
     },
-    /// The cloud could not tell.
+    /// The cloud returned an error.
     Failed {
         /// The adapter's typed reason.
         reason: Reason,
-        /// Why, in the adapter's words.
+        /// The adapter's error text.
         error: String,
-        /// When to ask again.
+        /// When to retry.
         again: Again,
     },
-    /// The adapter is not there.
+    /// The adapter is unavailable.
     Away {
         /// Since when, and why.
         link: String,
     },
-    /// The adapter works in another part of the cloud, where a machine of the node's name is another one.
+    /// The adapter works in another scope, where an instance of the node's name is another one.
     Elsewhere {
-        /// Both parts, and what to do.
+        /// Both scopes, and what the operator can do.
         why: String,
     },
-    /// It is not known yet which part of the cloud the adapter works in, or that part is not listed yet.
+    /// The adapter's scope is not known yet, or its instances are not listed yet.
     Unplaced,
 }
 
-/// What is to be done about a node. Empty: it is as it should be.
+/// What to do for a node. An empty plan means that the node is in sync.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// In this order: addresses come before the taint goes, so that no pod lands on a node without them.
+    /// In the order of execution: the addresses precede the removal of the taint, so that no pod lands on a node without addresses.
     pub(crate) actions: Vec<Action>,
-    /// Why it is not done, if something is in the way.
+    /// Why the node cannot be initialised or updated, if so.
     pub(crate) refusal: Option<Refusal>,
-    /// When to look again, if all goes well.
+    /// When to reconcile again if all actions succeed.
     pub(crate) again: Again,
 }
 
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Put the node on the list of those that the cloud is asked about.
+    /// Add the node to the next look-up in the cloud.
     LookUp,
     /// Replace `status.addresses`.
     SetAddresses(Vec<Address>),
     /// Write labels of an initialised node.
     SetLabels(BTreeMap<String, String>),
-    /// Write what is missing and take the taint off, in one patch.
+    /// Write the missing fields and remove the taint, in one patch.
     Initialise(Initialisation),
 }
 
-/// What the one patch writes that makes a node ready for use.
+/// The content of the patch that initialises a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Initialisation {
-    /// Only if the node has none: it can never be changed.
+    /// Only if the node has none: the field is immutable.
     pub(crate) provider_id: Option<String>,
-    /// Only those that differ.
+    /// Only the labels that differ.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Not written: what the vendor would like and may not, for the log.
+    /// The vendor's labels that are not allowed, for the log.
     pub(crate) withheld: Vec<Withheld>,
-    /// All taints but ours, in their order.
+    /// All taints except the uninitialised taint, in their order.
     pub(crate) taints: Vec<Taint>,
 }
 
-/// Why a node is not initialised, for the person who looks at it.
+/// Why a node is not initialised; the text of the Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NotVisible,
@@ -218,13 +218,13 @@ pub(crate) enum Refusal {
     ProvidedNodeIp { error: String },
 }
 
-/// Compares a node with its instance. Cost: no vendor calls; the one question that may follow is shared by all new nodes.
+/// Compares a node with its instance. Cost: no vendor calls; the look-up that may follow is shared by all new nodes.
 pub(crate) fn plan(node: &Node, sighting: &Sighting<'_>) -> Plan {
     match (node.is_uninitialised(), sighting) {
         (true, Sighting::Seen(instance)) => initialise(node, instance),
         (true, sighting) => wait(sighting),
         (false, Sighting::Seen(instance)) => refresh(node, instance),
-        // Of an initialised node whose instance is not seen only the older names of labels are kept right: its end is another subject.
+        // Without a known instance, only the older label names of an initialised node are updated: `lifecycle` handles the end of nodes.
         (false, _) => done(relabel(labels::mirrored(&node.labels))),
     }
 }
@@ -251,8 +251,8 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
     done(addresses.into_iter().chain([Action::Initialise(initialisation)]).collect())
 }
 
-/// A node that has no provider ID, and never had the taint, is nobody's as far as its labels go: that a machine is called like it may be
-/// chance, and a person may have set them. Its addresses are followed, as ever.
+/// Without a provider ID and the taint, a node gets no labels from the cloud: the matching name of an instance may be a coincidence, and a
+/// user may have set the labels. Its addresses are updated.
 fn refresh(node: &Node, instance: &Instance) -> Plan {
     let labels = relabel(match &node.provider_id {
         Some(_) => labels::of_a_known_node(&node.labels, instance),
@@ -273,7 +273,7 @@ fn relabel(labels: BTreeMap<String, String>) -> Vec<Action> {
 fn wait(sighting: &Sighting<'_>) -> Plan {
     match sighting.clone() {
         Sighting::Seen(_) | Sighting::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
-        // The answer wakes the node. Until then earlier failures are not forgotten, or nobody would ever ask less often.
+        // The answer wakes the node. Until then `Again::After` keeps the count of failures, so that backoff continues.
         Sighting::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
         Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
         Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
@@ -299,13 +299,13 @@ impl fmt::Display for Plan {
             writeln!(f, "{action}")?;
         }
         match &self.refusal {
-            Some(refusal) => writeln!(f, "wait       {}; tried again {}", refusal.reason(), self.again),
+            Some(refusal) => writeln!(f, "wait       {}; retried {}", refusal.reason(), self.again),
             None => Ok(()),
         }
     }
 }
 
-/// One line an action, and one a label below it.
+/// Prints one line per action, and one per label below it.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -319,7 +319,7 @@ impl fmt::Display for Action {
                 lines(f, labels)
             }
             Self::Initialise(Initialisation { provider_id, labels, withheld, taints }) => {
-                let provider_id = provider_id.as_deref().unwrap_or("as it is");
+                let provider_id = provider_id.as_deref().unwrap_or("unchanged");
                 let taints: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).collect();
                 write!(f, "initialise provider ID {provider_id}, taints left {taints:?}")?;
                 lines(f, labels)?;

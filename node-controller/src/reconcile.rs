@@ -1,4 +1,4 @@
-//! The corridor: takes one node through the four rooms and decides nothing itself.
+//! Takes a node through the four steps. It decides nothing itself.
 
 use std::sync::Arc;
 
@@ -6,21 +6,22 @@ use controller_core::{
     Again,
     events::{Recorder, Reminders},
     explain::{Ledger, Object},
+    leadership::Shards,
     mirror::ObjectName,
-    start::Shards,
 };
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{
-    echo, events,
+    echo,
+    error::Error,
+    events,
     execute::Executor,
     explain,
     lookup::{Answer, Lookup},
     metrics::Metrics,
     mirror::{Found, Mirrors},
     plan::{Instance, Node, Plan, Sighting, plan},
-    requeue::Error,
 };
 
 pub(crate) struct Reconciler {
@@ -30,16 +31,16 @@ pub(crate) struct Reconciler {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) shards: Shards,
-    /// What is not as it should be, for people who ask.
+    /// The nodes that are not in sync, for the status pages.
     pub(crate) ledger: Ledger,
-    /// What lasts, for people who come later.
+    /// Re-emits Events whose conditions last.
     pub(crate) reminders: Reminders,
-    /// It looks and plans, and carries nothing out.
+    /// Dry run: plans are made and not executed.
     pub(crate) dry_run: bool,
 }
 
 impl Reconciler {
-    /// Looks at one node and says when to look again.
+    /// Reconciles one node and returns when to reconcile it again.
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else {
             self.ledger.gone(name);
@@ -55,7 +56,7 @@ impl Reconciler {
     async fn turn(&self, node: Arc<Node>) -> Again {
         let object = Object::node(&node.name, &node.uid);
         self.ledger.begins(&object);
-        // Whoever had the name before is gone.
+        // Drop entries of earlier nodes with the same name.
         self.ledger.only(&object);
         self.reminders.only(&object);
         let again = Box::pin(self.look(&node, &object)).await;
@@ -101,13 +102,13 @@ impl Reconciler {
         if error.refused() {
             self.recorder.tell(&events::about(node), notice);
         } else if error.is_stale() {
-            debug!(%error, cause, "Somebody else wrote first, looks again");
+            debug!(%error, cause, "Conflict with another client's write, reconciling again");
         } else {
-            warn!(%error, cause, "Tries again");
+            warn!(%error, cause, "Reconcile failed, retrying");
         }
     }
 
-    /// `answer`: how an answer of the cloud is taken.
+    /// Plans for a node. `answer` decides whether the answer from the cloud is consumed.
     pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<Answer>) -> Plan {
         let found = match self.mirrors.sight(node) {
             Found::One(instance) => Ok(instance),
@@ -136,11 +137,11 @@ impl Reconciler {
         }
     }
 
-    /// Whoever waits for a node reads why; what an initialised node misses is logged only, since it works.
+    /// Reports a refusal: by an Event for an uninitialised node, and only in the log for an initialised one, since it works.
     fn tell(&self, node: &Node, object: &Object, plan: &Plan) {
         let Some(refusal) = &plan.refusal else {
             if plan.asks() {
-                // To ask once more is no progress.
+                // Another look-up is not progress.
                 self.ledger.stays(object);
                 return;
             }
@@ -158,7 +159,7 @@ impl Reconciler {
             self.reminders.stands(object, about, vec![(Instant::now(), notice)]);
         } else {
             self.reminders.over(object);
-            warn!(node = node.name, ?refusal, "Addresses are left as they are");
+            warn!(node = node.name, ?refusal, "Addresses are not updated");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The whole controller between a faked API server and a faked cloud, on paused time.
+//! The whole controller with a fake API server and a fake cloud, on paused time.
 
 mod brake;
 mod cost;
@@ -27,8 +27,9 @@ use k8s_openapi::api::core::v1::Node;
 
 use self::world::{World, calm};
 
+// Behaviour: NI16
 #[tokio::test(start_paused = true)]
-async fn a_node_older_than_the_mirror_is_initialised_without_a_question() {
+async fn node_older_than_the_listing_is_initialised_without_a_call() {
     let mut world = World::new();
     calm().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1").external("192.0.2.1"));
@@ -45,7 +46,7 @@ async fn a_node_older_than_the_mirror_is_initialised_without_a_question() {
     assert_eq!(world.label("a", "failure-domain.beta.kubernetes.io/zone").as_deref(), Some("north-1"));
     assert_eq!(world.label("a", "team").as_deref(), Some("blue"));
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
-    eventually("it is told", || world.has_event("Synced", "a: Node synced successfully")).await;
+    eventually("the Event is emitted", || world.has_event("Synced", "a: Node synced successfully")).await;
     calm().await;
     let paths: Vec<String> = world.kube.writes().into_iter().map(|write| write.path).collect();
     assert_eq!(
@@ -56,7 +57,7 @@ async fn a_node_older_than_the_mirror_is_initialised_without_a_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_nodes_that_the_mirror_does_not_show_cost_few_questions() {
+async fn hundred_nodes_missing_in_the_cache_cost_few_calls() {
     let mut world = World::new();
     world.start();
     world.cloud.edit(|state| {
@@ -71,16 +72,17 @@ async fn a_hundred_nodes_that_the_mirror_does_not_show_cost_few_questions() {
         world.kube.put::<Node>(node(&format!("n{n}")).uninitialised());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    eventually("all are initialised", || (0..100).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    eventually("all nodes are initialised", || (0..100).all(|n| world.is_initialised(&format!("n{n}"))))
+        .await;
     assert!(world.cloud.calls("BatchGetInstances") <= 2, "{}", world.cloud.calls("BatchGetInstances"));
     let priority =
         world.cloud.read(|state| state.batch_gets[0].context.clone().expect("a context").priority());
     assert_eq!(priority, Priority::Interactive);
-    assert_eq!(world.kube.writes().len(), 200, "two writes a node");
+    assert_eq!(world.kube.writes().len(), 200, "two writes per node");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_nodes_younger_than_the_mirror_cost_few_questions() {
+async fn hundred_nodes_younger_than_the_listing_cost_few_calls() {
     let mut world = World::new();
     for n in 0..100 {
         world.cloud.put(instance(&format!("sim://north/i-{n}")).named(&format!("n{n}")).at("10.0.0.1"));
@@ -91,12 +93,13 @@ async fn a_hundred_nodes_younger_than_the_mirror_cost_few_questions() {
         world.kube.put::<Node>(node(&format!("n{n}")).uninitialised().created(world.cloud.clock().now()));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    eventually("all are initialised", || (0..100).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    eventually("all nodes are initialised", || (0..100).all(|n| world.is_initialised(&format!("n{n}"))))
+        .await;
     assert!(world.cloud.calls("BatchGetInstances") <= 3, "{}", world.cloud.calls("BatchGetInstances"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_join_one_by_one_share_questions_too() {
+async fn nodes_that_join_one_by_one_share_calls() {
     let mut world = World::new();
     world.start();
     for n in 0..20 {
@@ -106,12 +109,13 @@ async fn nodes_that_join_one_by_one_share_questions_too() {
         world.kube.put::<Node>(joining.created(world.cloud.clock().now()));
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
-    eventually("all are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    eventually("all nodes are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
     assert!(world.cloud.calls("BatchGetInstances") <= 5, "{}", world.cloud.calls("BatchGetInstances"));
 }
 
+// Behaviour: NI20
 #[tokio::test(start_paused = true)]
-async fn a_restart_writes_nothing_and_asks_nothing() {
+async fn restart_costs_no_write_and_no_call() {
     let mut world = World::new();
     calm().await;
     for n in 0..20 {
@@ -121,7 +125,7 @@ async fn a_restart_writes_nothing_and_asks_nothing() {
         world.kube.put::<Node>(node(&name).uninitialised().address("Hostname", &name));
     }
     world.start();
-    eventually("all are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
+    eventually("all nodes are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
     calm().await;
     world.stop().await;
     let (writes, events) = (world.kube.writes().len(), world.kube.events());
@@ -133,31 +137,35 @@ async fn a_restart_writes_nothing_and_asks_nothing() {
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
 }
 
+// Behaviour: NI3
 #[tokio::test(start_paused = true)]
-async fn a_node_waits_for_its_instance_and_says_so() {
+async fn node_waits_for_its_instance_with_an_event() {
     let mut world = World::new();
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it says so", || world.has_event("InstanceNotVisible", "an instance named \"a\"")).await;
+    eventually("the Event is emitted", || world.has_event("InstanceNotVisible", "an instance named \"a\""))
+        .await;
     assert!(world.kube.writes().is_empty());
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
-    eventually("the watch brings it", || world.is_initialised("a")).await;
+    eventually("the watch reports it", || world.is_initialised("a")).await;
 }
 
+// Behaviour: NI4
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_instance_never_comes_is_asked_for_less_and_less_often() {
+async fn instance_that_never_appears_is_looked_up_with_backoff() {
     let mut world = World::new();
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
     tokio::time::sleep(Duration::from_hours(1)).await;
-    // 1 s doubling to 5 min, within an hour: 9 until the pause is longest, then 11.
+    // 1 s doubling to 5 min, within an hour: 9 until the longest pause, then 11.
     let questions = world.cloud.calls("BatchGetInstances");
     assert!((15..=20).contains(&questions), "{questions}");
     assert!(world.kube.events().len() <= 3, "{}", world.kube.events().join("\n"));
 }
 
+// Behaviour: NI4
 #[tokio::test(start_paused = true)]
-async fn many_nodes_whose_instances_never_come_share_their_questions() {
+async fn many_nodes_without_instances_share_calls() {
     let mut world = World::new();
     world.start();
     for n in 0..100 {
@@ -169,53 +177,60 @@ async fn many_nodes_whose_instances_never_come_share_their_questions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_only_a_question_finds_is_found_in_the_end() {
+async fn instance_that_only_a_call_finds_is_found() {
     let mut world = World::new();
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
     calm().await;
     world.put_unlisted("sim://north/i-1", "a");
-    eventually("a later question finds it", || world.is_initialised("a")).await;
+    eventually("a later call finds it", || world.is_initialised("a")).await;
 }
 
+// Behaviour: NI6
 #[tokio::test(start_paused = true)]
-async fn two_instances_of_one_name_are_not_guessed_between() {
+async fn ambiguous_name_is_not_resolved_by_guessing() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.cloud.put(instance("sim://north/i-2").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it says so", || world.has_event("InstanceAmbiguous", "sim://north/i-1, sim://north/i-2"))
-        .await;
+    eventually("the Event is emitted", || {
+        world.has_event("InstanceAmbiguous", "sim://north/i-1, sim://north/i-2")
+    })
+    .await;
     assert!(!world.is_initialised("a"));
     world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
-    eventually("one is left", || world.is_initialised("a")).await;
+    eventually("one instance is left", || world.is_initialised("a")).await;
     assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
 }
 
+// Behaviour: NI6
 #[tokio::test(start_paused = true)]
-async fn two_instances_of_one_name_that_only_a_question_finds_are_not_guessed_between_either() {
+async fn ambiguous_name_found_by_a_call_is_not_resolved_by_guessing() {
     let mut world = World::new();
     world.put_unlisted("sim://north/i-1", "a");
     world.put_unlisted("sim://north/i-2", "a");
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it says so", || world.has_event("CloudProviderFailed", "\"a\" names several instances"))
-        .await;
+    eventually("the Event is emitted", || {
+        world.has_event("CloudProviderFailed", "\"a\" names several instances")
+    })
+    .await;
     assert!(!world.is_initialised("a"));
     world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
-    eventually("one is left", || world.is_initialised("a")).await;
+    eventually("one instance is left", || world.is_initialised("a")).await;
     assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
 }
 
+// Behaviour: NI10
 #[tokio::test(start_paused = true)]
-async fn a_provider_id_that_is_not_this_cloud_s_keeps_the_node_waiting_and_no_name_counts() {
+async fn foreign_provider_id_keeps_the_node_waiting() {
     let mut world = World::new();
     world.start();
     for (name, id) in [("a", "aws:///z/i-1"), ("b", "test-provider-id")] {
         world.cloud.put(instance(&format!("sim://north/{name}")).named(name).at("10.0.0.1"));
         world.kube.put::<Node>(node(name).uninitialised().provider_id(id));
-        eventually("it says so", || world.has_event("InstanceForeign", id)).await;
+        eventually("the Event is emitted", || world.has_event("InstanceForeign", id)).await;
     }
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(!world.is_initialised("a") && !world.is_initialised("b"));
@@ -227,43 +242,48 @@ async fn a_node_of_another_cloud_is_left_alone() {
     let mut world = World::new();
     world.start();
     world.kube.put::<Node>(node("a").uninitialised().provider_id("aws:///z/i-1"));
-    eventually("it says so", || world.has_event("InstanceForeign", "aws:///z/i-1")).await;
+    eventually("the Event is emitted", || world.has_event("InstanceForeign", "aws:///z/i-1")).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
     assert!(world.kube.writes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_adapter_nodes_wait_say_why_and_go_on_when_it_is_back() {
+async fn nodes_wait_for_an_unavailable_adapter_with_an_event() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.cloud.away(true);
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it says why", || world.has_event("CloudProviderUnavailable", "not reachable since")).await;
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "not reachable since"))
+        .await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(world.kube.writes().is_empty());
-    assert!(world.kube.events().len() <= 10, "no flood:\n{}", world.kube.events().join("\n"));
+    assert!(world.kube.events().len() <= 10, "no Event flood:\n{}", world.kube.events().join("\n"));
     world.cloud.away(false);
-    eventually("it goes on", || world.is_initialised("a")).await;
+    eventually("it continues", || world.is_initialised("a")).await;
 }
 
+// Behaviour: NI5
 #[tokio::test(start_paused = true)]
-async fn a_throttled_cloud_is_asked_again_when_it_said() {
+async fn throttled_look_up_is_retried_after_its_delay() {
     let mut world = World::new();
     world.start();
     let error = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(30));
     world.cloud.fail_next("BatchGetInstances", error);
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it says why", || world.has_event("CloudProviderFailed", "VENDOR_THROTTLED: slow down")).await;
+    eventually("the Event is emitted", || {
+        world.has_event("CloudProviderFailed", "VENDOR_THROTTLED: slow down")
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(25)).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
     eventually("it asks again", || world.cloud.calls("BatchGetInstances") == 2).await;
 }
 
-/// A fail-over of the adapter, or a burst of calls, is over in a moment.
+/// A fail-over of the adapter, or a burst of calls, ends within a moment.
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_takes_no_question_for_a_moment_is_no_nodes_concern() {
+async fn short_outage_of_the_adapter_emits_no_event() {
     let mut world = World::new();
     world.start();
     world.cloud.edit(|state| {
@@ -280,18 +300,22 @@ async fn an_adapter_that_takes_no_question_for_a_moment_is_no_nodes_concern() {
     assert!(!world.has_event("CloudProviderFailed", ""), "{:?}", world.kube.events());
 }
 
+// Behaviour: P30
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_not_let_in_says_so_at_the_node_that_waits() {
+async fn forbidden_call_is_reported_on_the_waiting_node() {
     let mut world = World::new();
     world.start();
     world.cloud.fail_next("BatchGetInstances", AdapterError::new(Reason::CallerForbidden, "you may not"));
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it says why", || world.has_event("CloudProviderFailed", "CALLER_FORBIDDEN: you may not"))
-        .await;
+    eventually("the Event is emitted", || {
+        world.has_event("CloudProviderFailed", "CALLER_FORBIDDEN: you may not")
+    })
+    .await;
 }
 
+// Behaviour: NA1, NA10, W7
 #[tokio::test(start_paused = true)]
-async fn what_the_cloud_changes_later_is_written_and_nothing_else() {
+async fn later_changes_in_the_cloud_are_written_alone() {
     let mut world = World::new();
     let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
     world.cloud.put(machine.clone());
@@ -317,8 +341,9 @@ async fn what_the_cloud_changes_later_is_written_and_nothing_else() {
     assert_eq!(world.addresses("a").len(), 2);
 }
 
+// Behaviour: NA5, W9
 #[tokio::test(start_paused = true)]
-async fn addresses_stand_in_the_cloud_s_order_and_are_written_once() {
+async fn addresses_keep_the_clouds_order_and_are_written_once() {
     let mut world = World::new();
     let machine = instance("sim://north/i-1").named("a");
     world.cloud.put(machine.at("10.0.0.1").external("192.0.2.1").at("fd00::1"));
@@ -335,6 +360,7 @@ async fn addresses_stand_in_the_cloud_s_order_and_are_written_once() {
     assert_eq!(world.kube.writes().len(), before);
 }
 
+// Behaviour: NI2
 #[tokio::test(start_paused = true)]
 async fn heartbeats_and_users_labels_cause_no_work() {
     let mut world = World::new();
@@ -357,20 +383,21 @@ async fn heartbeats_and_users_labels_cause_no_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_somebody_adds_meanwhile_survives() {
+async fn taint_added_by_another_client_survives() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a"));
-    // It has its address already, so that the only write is the one patch.
+    // Its address is written already, so that the only write is the patch.
     world.kube.put::<Node>(node("a").at("10.0.0.1").uninitialised());
-    // The patch that takes our taint off is refused as if the list had changed in between.
+    // The patch that removes the taint is refused as if the list had changed in between.
     world.kube.refuse_next(422);
     world.start();
-    eventually("it tries again", || world.is_initialised("a")).await;
+    eventually("it retries", || world.is_initialised("a")).await;
     assert_eq!(world.kube.writes().len(), 2);
 }
 
+// Behaviour: NI19
 #[tokio::test(start_paused = true)]
-async fn a_node_made_anew_under_its_name_is_another_node() {
+async fn recreated_node_is_another_node() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
@@ -382,8 +409,9 @@ async fn a_node_made_anew_under_its_name_is_another_node() {
     assert_eq!(world.node("a").metadata.uid.as_deref(), Some("uid-a2"));
 }
 
+// Behaviour: NI7
 #[tokio::test(start_paused = true)]
-async fn a_machine_replaced_under_its_name_is_not_taken_for_the_new_one() {
+async fn replaced_instance_is_not_confused_with_the_new_one() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.cloud.lists(false);
@@ -400,8 +428,9 @@ async fn a_machine_replaced_under_its_name_is_not_taken_for_the_new_one() {
     assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
 }
 
+// Behaviour: NI7
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_a_node_is_not_given_to_the_next_one_of_its_name() {
+async fn answer_is_not_given_to_the_next_node_of_the_name() {
     let mut world = World::new();
     world.start();
     world.put_unlisted("sim://north/i-1", "a");
@@ -418,7 +447,7 @@ async fn an_answer_for_a_node_is_not_given_to_the_next_one_of_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_comes_back_finds_everything_done() {
+async fn recovered_api_server_receives_all_writes() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
@@ -426,6 +455,6 @@ async fn an_api_server_that_comes_back_finds_everything_done() {
     world.start();
     tokio::time::sleep(Duration::from_mins(10)).await;
     world.kube.away(false);
-    eventually("it goes on", || world.is_initialised("a")).await;
+    eventually("it continues", || world.is_initialised("a")).await;
     world.stop().await;
 }

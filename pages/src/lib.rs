@@ -1,8 +1,8 @@
-//! The port of metrics, probes and status pages, over plain HTTP or TLS. All callers that reach it read metrics and probes, so what strangers
-//! can take is bounded: few connections, each with one request and little time. When all places are taken, the oldest makes room: a
-//! probe is answered within milliseconds, and whoever holds a place for longer wants nothing that is served here.
+//! The port of metrics, probes and status pages, over plain HTTP or TLS. Any client that reaches the port may read metrics and probes, so
+//! the cost of unknown clients is bounded: few connections, each for one request and a short time. When all connections are in use, the
+//! oldest is closed for a new one: a probe takes milliseconds, and a connection that lasts longer serves no purpose here.
 //!
-//! [`report`] has what the status pages say, [`Readers`] who reads them.
+//! [`report`] defines the contents of the status pages, [`Readers`] which clients may read them.
 
 mod listener;
 mod readers;
@@ -30,29 +30,29 @@ pub use self::{
     tls::{Certificate, Tls, TlsError, Version},
 };
 
-/// Connections at once: far more than a kubelet and a few scrapers need.
+/// Maximum number of connections: far more than a kubelet and a few scrapers need.
 const CONNECTIONS: usize = 64;
-/// For a whole connection. Source: the usual `scrape_timeout` of Prometheus; probes wait less.
+/// Time limit of a connection. Source: the usual `scrape_timeout` of Prometheus; probes are shorter.
 const TIME: Duration = Duration::from_secs(10);
-/// For pages that are under way when the process stops.
+/// Time limit for requests in flight when the process stops.
 const GRACE: Duration = Duration::from_secs(1);
-/// Bytes of a request, headers included; hyper accepts no less.
+/// Maximum size of a request including headers, in bytes; hyper's minimum.
 const REQUEST: usize = 8 * 1024;
-/// Out of file descriptors or memory: somebody else has to end first.
+/// Pause after running out of file descriptors or memory: another connection has to end first.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves the pages over plain HTTP until told to stop, and then those that are under way for at most a second.
+/// Serves the pages over plain HTTP until `stop` is cancelled, and then requests in flight for at most a second.
 ///
 /// # Errors
-/// The runtime does not take the port.
+/// Returns an error if the runtime does not accept the socket.
 pub async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) -> io::Result<()> {
     serve_over(listener, None, pages, stop).await
 }
 
-/// The same over TLS.
+/// Like [`serve`], over TLS.
 ///
 /// # Errors
-/// The runtime does not take the port.
+/// Returns an error if the runtime does not accept the socket.
 pub async fn serve_tls(
     listener: Listener,
     tls: Arc<Tls>,
@@ -77,29 +77,29 @@ async fn serve_over(
                     open.admit(Box::pin(connection(stream, tls.clone(), pages.of(from.ip())))).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "A connection cannot be taken");
+                    tracing::warn!(%error, "Cannot accept a connection");
                     sleep(BREATH).await;
                 }
             }
         }
     };
     stop.run_until_cancelled(accept).await;
-    // New callers are refused at once and do not wait in vain.
+    // New clients are refused at once instead of waiting in vain.
     drop(listener);
     let _cut = timeout(GRACE, open.end()).await.is_err();
     Ok(())
 }
 
-/// The connections; all end when this is dropped.
+/// The open connections; dropping this closes all.
 #[derive(Debug, Default)]
 struct Open {
     all: JoinSet<()>,
-    /// The oldest first. May name some that have ended.
+    /// Oldest first. May include connections that have ended.
     by_age: VecDeque<AbortHandle>,
 }
 
 impl Open {
-    /// Serves one more, in the place of the oldest if there is no other.
+    /// Serves a connection. Closes the oldest one if the maximum is reached.
     async fn admit(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         while self.all.try_join_next().is_some() {}
         self.by_age.retain(|one| !one.is_finished());
@@ -112,25 +112,27 @@ impl Open {
         self.by_age.push_back(self.all.spawn(connection));
     }
 
-    /// Until all have ended.
+    /// Waits until all connections have ended.
     async fn end(&mut self) {
         while self.all.join_next().await.is_some() {}
     }
 }
 
-/// Answers one request, after a handshake if there is one: both in the same time.
+/// Answers one request, after the TLS handshake if there is one. The time limit covers both.
 async fn connection(stream: TcpStream, tls: Option<Arc<Tls>>, pages: Router) {
     let served = async {
         match tls {
             None => answer(stream, pages).await,
             Some(tls) => match tls.accept(stream).await {
                 Ok(stream) => answer(stream, pages).await,
-                Err(error) => tracing::debug!(%error, "A handshake of the pages' port failed"),
+                Err(error) => {
+                    tracing::debug!(%error, "TLS handshake on the port of metrics and probes failed");
+                }
             },
         }
     };
     if timeout(TIME, served).await.is_err() {
-        tracing::debug!("A connection of the pages' port took too long");
+        tracing::debug!("Connection on the port of metrics and probes timed out");
     }
 }
 
@@ -140,6 +142,6 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, pa
         .max_buf_size(REQUEST)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages));
     if let Err(error) = served.await {
-        tracing::debug!(%error, "A connection of the pages' port broke");
+        tracing::debug!(%error, "Connection on the port of metrics and probes broke");
     }
 }

@@ -1,4 +1,4 @@
-//! The sockets of a port of pages.
+//! The sockets of the port of metrics, probes and status pages.
 
 use std::{
     io,
@@ -7,47 +7,51 @@ use std::{
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// A port that is taken, and that is served in any runtime.
+/// A bound port, which any runtime can serve.
 #[derive(Debug)]
 pub struct Listener {
     at: Bound,
-    /// The same port of the loopback address, where `at` is another address alone: status pages are read there.
+    /// The same port on the loopback address, for status pages, if `at` does not cover it.
     near: Option<Bound>,
 }
 
-/// A connection, and its other end.
+/// A connection and the address of its peer.
 pub(crate) type Accepted = (TcpStream, SocketAddr);
 
 impl Listener {
-    /// Takes the port.
+    /// Binds the port.
     ///
     /// # Errors
-    /// The address is taken, or is no address of this machine.
+    /// Returns an error if the address is in use, or not an address of this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let at = bound(address)?;
         let near = beside(at.local_addr()?).and_then(|near| {
             let bound = bound(near);
-            bound.inspect_err(|error| tracing::warn!(%near, %error, "Status pages are not served here")).ok()
+            bound
+                .inspect_err(
+                    |error| tracing::warn!(%near, %error, "Cannot serve status pages on this address"),
+                )
+                .ok()
         });
         Ok(Self { at, near })
     }
 
-    /// Where it listens.
+    /// The address of the port.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.at.local_addr()
     }
 
-    /// Begins to accept, in this runtime.
+    /// Starts to accept connections in the current runtime.
     pub(crate) fn open(self) -> io::Result<Accepting> {
         let near = self.near.map(TcpListener::from_std).transpose()?;
         Ok(Accepting { at: TcpListener::from_std(self.at)?, near })
     }
 }
 
-/// A port that is served.
+/// A port that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Accepting {
     at: TcpListener,
@@ -72,7 +76,7 @@ fn bound(address: SocketAddr) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// The loopback address that `address` does not cover.
+/// The loopback address that `address` does not cover, if any.
 fn beside(address: SocketAddr) -> Option<SocketAddr> {
     let (ip, port) = (address.ip().to_canonical(), address.port());
     if ip.is_unspecified() || ip.is_loopback() {

@@ -1,25 +1,24 @@
-//! Who may read which pages. Pure but for the routes.
+//! Which clients may read which pages. Pure, except for the routes.
 //!
-//! Metrics and probes are for all callers: they say how a process does. Status pages name objects of all namespaces and repeat words of
-//! the cloud, and one of them has work done. They are read through a port-forward of the API server, which asks for a right, and which
-//! ends at the loopback address. A connection whose other end is a loopback address was opened on this machine: the answers to a
-//! forged one never leave it.
+//! Any client may read metrics and probes, which describe a process. Status pages name objects of all namespaces, repeat messages of the
+//! cloud, and one of them triggers work. They are read through `kubectl port-forward`, which requires a permission and connects from the
+//! loopback address. A connection from a loopback address was opened on this machine: responses to a forged address never leave it.
 
 use std::net::IpAddr;
 
 use axum::{Router, extract::Request, http::StatusCode, middleware};
 
-/// What a caller elsewhere is answered.
-const REFUSED: &str = "status pages are read on this machine alone: use cloudctl, or kubectl port-forward to the pod of this process, or \
-                       start it with --status-pages=all\n";
+/// The response to other clients.
+const REFUSED: &str = "status pages can only be read on this machine: use cloudctl, or kubectl \
+                       port-forward to the pod of this process, or start the process with --status-pages=all\n";
 
-/// Who may read the status pages.
+/// Which clients may read the status pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Readers {
-    /// Callers on the same machine, or in the same pod, as a port-forward is.
+    /// Clients on the same machine or in the same pod, which includes port-forwards.
     #[default]
     Local,
-    /// All callers that reach the port.
+    /// All clients that reach the port.
     All,
 }
 
@@ -42,7 +41,7 @@ impl Pages {
         Self { near, far }
     }
 
-    /// Those for a caller at this address.
+    /// The pages for a client at this address.
     pub(crate) fn of(&self, caller: IpAddr) -> Router {
         let pages = if caller.to_canonical().is_loopback() { &self.near } else { &self.far };
         pages.clone()

@@ -1,8 +1,8 @@
-//! What the status pages say, as JSON: made by the controllers (`/status`, `/explain`, `/plan`) and the adapter (`/status.json`), read by people and
-//! by `cloudctl`.
+//! The contents of status pages as JSON: written by the controllers (`/status`, `/explain`, `/plan`) and the adapter (`/status.json`), and
+//! read by users and by `cloudctl`.
 //!
-//! Field names are camelCase and do not change their meaning. A reader takes what it does not know for absent and what is absent for
-//! empty, so that it reads the pages of older and newer processes. Nothing here is a secret: whoever reaches the port reads it.
+//! Field names are camelCase and never change their meaning. A reader ignores unknown fields and treats missing ones as empty, so that it
+//! can read the pages of older and newer processes. The pages contain no secrets, as any client that may reach the port can read them.
 
 mod adapter;
 mod controller;

@@ -14,9 +14,9 @@ use tokio::{
 
 use super::*;
 
-/// Longer than anything here takes.
+/// Timeout, longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A kubelet waits no longer for a probe.
+/// The default probe timeout of the kubelet.
 const PROBE: Duration = Duration::from_secs(1);
 
 fn status() -> Router {
@@ -53,15 +53,15 @@ impl Port {
     }
 }
 
-/// Everything until the other side closes.
+/// Reads until the peer closes the connection.
 async fn said(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
-    // One that was cut may end with a reset.
+    // A connection that was cut may end with a reset.
     let _whole = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("closes").is_ok();
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Those that the other side has not closed.
+/// The connections that the peer has not closed.
 fn still_open(streams: &[TcpStream]) -> usize {
     let open = |stream: &&TcpStream| {
         let read = stream.try_read(&mut [0; 16]);
@@ -79,7 +79,7 @@ async fn a_connection_has_one_request() {
 }
 
 #[tokio::test]
-async fn half_sent_requests_keep_no_probe_waiting() {
+async fn half_sent_requests_delay_no_probe() {
     let port = Port::open().await;
     let mut halves = Vec::new();
     for number in 0..5 * CONNECTIONS {
@@ -90,7 +90,7 @@ async fn half_sent_requests_keep_no_probe_waiting() {
         }
     }
     assert!(timeout(PROBE, port.healthz()).await.expect("soon").contains("200 OK"));
-    // What was taken in the meantime may still be on its way to the oldest.
+    // Accepted connections may not have replaced the oldest ones yet.
     timeout(PATIENCE, async {
         while still_open(&halves) >= CONNECTIONS {
             sleep(Duration::from_millis(10)).await;
@@ -98,24 +98,24 @@ async fn half_sent_requests_keep_no_probe_waiting() {
     })
     .await
     .expect("the older ones are closed");
-    assert!(still_open(&halves) > 0, "the newer ones have their time");
+    assert!(still_open(&halves) > 0, "the newer ones are still open");
 }
 
 #[tokio::test]
-async fn who_does_not_go_on_is_cut_in_time() {
+async fn stalled_clients_are_cut() {
     let port = Port::open().await;
     let mut half = port.send("GET /healthz HTTP/1.1\r\nx-never: ").await;
     let mut deaf = port.send("GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
     deaf.readable().await.expect("begins");
     let began = Instant::now();
     assert_eq!(said(&mut half).await, "");
-    assert!(began.elapsed() > TIME / 2, "it had its time: {:?}", began.elapsed());
+    assert!(began.elapsed() > TIME / 2, "it timed out: {:?}", began.elapsed());
     let read = said(&mut deaf).await;
-    assert!(read.len() < 64 << 20, "{} bytes for somebody who did not read them", read.len());
+    assert!(read.len() < 64 << 20, "{} bytes for a client that did not read them", read.len());
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_nobody_long() {
+async fn stop_waits_only_briefly_for_open_connections() {
     let mut port = Port::open().await;
     let _half = port.send("GET /healthz HTTP/1.1\r\nx-never: ").await;
     assert!(port.healthz().await.contains("200 OK"));
@@ -125,7 +125,7 @@ async fn a_stop_waits_for_nobody_long() {
     assert!(TcpStream::connect(port.address).await.is_err(), "closed");
 }
 
-/// How a page answers a caller at this address.
+/// The response of a page to a client at this address.
 async fn answered(pages: &Pages, caller: &str, path: &str) -> StatusCode {
     let caller: IpAddr = caller.parse().expect("an address");
     let asked = Request::get(path).body(Body::empty()).expect("a request");
@@ -157,7 +157,7 @@ async fn status_pages_are_read_on_this_machine_alone() {
     }
 }
 
-/// A caller on this machine that asks at an address of the network is not told from one elsewhere: it asks at the loopback address.
+/// A client on this machine that connects to a network address cannot be distinguished from a remote one; it must use the loopback address.
 #[tokio::test]
 async fn the_loopback_address_is_served_beside_another_one() {
     let port = Port::open().await;

@@ -1,6 +1,6 @@
-//! TLS for pages: where the certificate is from, and how it is replaced while the process runs.
+//! TLS for pages: the source of the certificate, and its renewal while the process runs.
 //!
-//! Callers are not asked who they are: whoever reaches the port may read, as over plain HTTP.
+//! Clients are not authenticated: as over plain HTTP, any client that reaches the port may read.
 
 use std::{
     fmt, fs, io,
@@ -20,74 +20,74 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{info, warn};
 
-/// The name of the pair in a directory. Source: kube's cloud controller manager, `--cert-dir`.
+/// File name in a directory, without its extension. Source: Kubernetes cloud controller manager, `--cert-dir`.
 const PAIR: &str = "cloud-controller-manager";
 
-/// Where the certificate is from.
+/// Source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// Somebody keeps these fresh. PEM, the leaf first; they are looked at again at each connection.
+    /// Files that another process renews. PEM, the leaf first. Read again for each connection.
     Files {
-        /// The certificate, with those that lead to its root.
+        /// The certificate and its intermediate certificates.
         certificate: PathBuf,
-        /// Its key.
+        /// The private key.
         key: PathBuf,
     },
-    /// `cloud-controller-manager.crt` and `.key` in this directory; where neither is there, they are made and signed by themselves.
+    /// `cloud-controller-manager.crt` and `.key` in this directory. If neither exists, a self-signed pair is created.
     Directory(PathBuf),
-    /// Made now, signed by itself, and kept in memory.
+    /// A self-signed certificate in memory.
     Own,
 }
 
-/// The oldest version that is spoken.
+/// The minimum TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// 1.2.
+    /// TLS 1.2.
     Tls12,
-    /// 1.3.
+    /// TLS 1.3.
     Tls13,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read or written.
     #[error("{path}: {source}", path = .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is no PEM, or holds something else.
+    /// A file is not PEM, or contains something else.
     #[error("{path}: {why}", path = .path.display())]
     Content {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why. Nothing of what the file holds.
+        /// The cause, without any contents of the file.
         why: String,
     },
-    /// The two do not belong together, or the library does not take them.
-    #[error("certificate and key cannot be used: {0}")]
+    /// The key does not match the certificate, or the TLS library refuses them.
+    #[error("cannot use the certificate and its key: {0}")]
     Pair(rustls::Error),
-    /// No certificate could be made.
-    #[error("no certificate can be made: {0}")]
+    /// A self-signed certificate cannot be created.
+    #[error("cannot create a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
 
 /// TLS of a port.
 pub struct Tls {
-    /// `None`: what is in memory stays.
+    /// `None`: the certificate is in memory and never changes.
     files: Option<(PathBuf, PathBuf)>,
     minimum: Version,
     current: Mutex<Current>,
 }
 
 struct Current {
-    /// What the files held that `config` is from.
+    /// The contents of the files that `config` was made from.
     content: Option<Content>,
     config: Arc<ServerConfig>,
-    /// What is wrong with what the files hold now: each trouble is told once.
+    /// The error in the current files, so that each error is logged once.
     trouble: Option<String>,
 }
 
@@ -104,10 +104,10 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads or makes the certificate. `names`: what one that is made is for.
+    /// Reads or creates the certificate. `names`: the names in a created certificate.
     ///
     /// # Errors
-    /// What cannot be used.
+    /// Returns the file or the part that cannot be used.
     pub fn start(certificate: Certificate, minimum: Version, names: &[String]) -> Result<Self, TlsError> {
         let files = match certificate {
             Certificate::Files { certificate, key } => Some((certificate, key)),
@@ -129,14 +129,14 @@ impl Tls {
         Ok(Self { files, minimum, current: Mutex::new(Current { content, config, trouble: None }) })
     }
 
-    /// Shakes hands with who has connected, with the certificate as it is now.
+    /// Performs the handshake with the current certificate.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsAcceptor::from(self.config()).accept(stream).await
     }
 
-    /// As the files say now. What cannot be used leaves in force what was good before.
+    /// The configuration from the current files. If they are invalid, the last valid one stays in force.
     ///
-    /// The files are small and local: they are read where they are needed, once a connection.
+    /// The files are small and local, so they are read once for each connection.
     fn config(&self) -> Arc<ServerConfig> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(files) = &self.files else { return Arc::clone(&current.config) };
@@ -144,14 +144,18 @@ impl Tls {
             Ok(fresh) => {
                 current.trouble = None;
                 if let Some((content, config)) = fresh {
-                    info!(certificate = %files.0.display(), "The pages have a new certificate");
+                    info!(certificate = %files.0.display(), "Using a new certificate for metrics and probes");
                     (current.content, current.config) = (Some(content), config);
                 }
             }
             Err(error) => {
                 let trouble = error.to_string();
                 if current.trouble.as_ref() != Some(&trouble) {
-                    warn!(error = trouble, "The pages keep their certificate: the new one cannot be used");
+                    warn!(
+                        error = trouble,
+                        "Cannot use the new certificate for metrics and probes; \
+                         keeping the last valid one"
+                    );
                     current.trouble = Some(trouble);
                 }
             }
@@ -159,7 +163,7 @@ impl Tls {
         Arc::clone(&current.config)
     }
 
-    /// What the files hold, if that is something else than before.
+    /// The contents of the files, if they have changed.
     fn fresh(
         &self,
         (certificate, key): &(PathBuf, PathBuf),
@@ -187,9 +191,9 @@ fn from_files(
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let chain = chain.map_err(|error| wrong(certificate_path, error.to_string()))?;
     if chain.is_empty() {
-        return Err(wrong(certificate_path, "there is no certificate in it: use PEM".to_owned()));
+        return Err(wrong(certificate_path, "contains no certificate in PEM format".to_owned()));
     }
-    // The parser's errors name the section, never the content.
+    // The parser's errors name the PEM section, never the content.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(key_path, error.to_string()))?;
     config(chain, key, minimum)
 }
@@ -210,13 +214,13 @@ fn config(
     Ok(Arc::new(config))
 }
 
-/// The pair of a directory, which is made where neither part is there.
+/// Reads the pair in a directory, which is created if neither file exists.
 fn pair_in(directory: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
     let [certificate, key] = ["crt", "key"].map(|end| directory.join(format!("{PAIR}.{end}")));
     if !certificate.exists() && !key.exists() {
         let made = rcgen::generate_simple_self_signed(names)?;
         write(directory, || fs::create_dir_all(directory))?;
-        // The key first: a certificate without one would be taken for a mistake of somebody else's.
+        // The key is written first: a certificate without a key would look like an incomplete pair of the user.
         write(&key, || secret(&key, &made.signing_key.serialize_pem()))?;
         write(&certificate, || fs::write(&certificate, made.cert.pem()))?;
     }
@@ -227,7 +231,7 @@ fn write(path: &Path, act: impl FnOnce() -> io::Result<()>) -> Result<(), TlsErr
     act().map_err(|source| TlsError::File { path: path.to_owned(), source })
 }
 
-/// A file that only we may read.
+/// Creates a file that only this user may read.
 fn secret(path: &Path, text: &str) -> io::Result<()> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file?.write_all(text.as_bytes())

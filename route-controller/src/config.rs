@@ -1,4 +1,4 @@
-//! Flags and environment to a checked [`Config`]. Reads in one function, judges in another, and reports all faults at once.
+//! Parses flags and environment into a validated [`Config`], and reports all invalid flags at once.
 
 mod cluster_cidrs;
 
@@ -11,10 +11,11 @@ use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
 pub(crate) use self::cluster_cidrs::ClusterCidrs;
 
-/// Below this mirrors are compared with themselves more often than anything can change in them.
+/// More frequent comparisons are useless: nothing changes in the caches that fast.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
+/// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
+/// fail.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this machine:
   route-controller --kubeconfig admin.conf \\
@@ -26,12 +27,12 @@ Example, outside of a cluster, with an adapter on this machine:
 Run it only where the CNI neither routes nor encapsulates by itself. Each
 node's condition NetworkUnavailable says whether its routes are there.";
 
-/// Lays a route to the pods of each node in the cloud, and says on the node whether it is there.
+/// Creates a route to the pods of each node in the cloud, and sets the node's condition accordingly.
 #[derive(Debug, Parser)]
 #[command(name = "route-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    /// Where pods live: one CIDR, or one of each address family, with a comma between. What a node asks for outside is laid, and
-    /// not removed when the node goes.
+    /// Pod CIDRs of the cluster: one CIDR, or one of each address family, separated by a comma. Routes to pod CIDRs outside are created,
+    /// and not removed when the node is deleted.
     #[arg(long, value_name = "CIDR[,CIDR]")]
     cluster_cidr: String,
 
@@ -39,47 +40,48 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     route_reconciliation_period: String,
 
-    /// How long a route stays that no node asks for any more, such as 10s: nodes are registered anew within that.
+    /// How long a route is kept after the last node that needs it was deleted, such as 10s: a node may be registered again within that
+    /// time.
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     route_removal_grace: String,
 
-    /// Maximum percentage of the routes that are removed within the window because their nodes were deleted, or are not listed any more,
-    /// while their machines are there. If more are to go, none goes. 100 lets all go, also if no node is listed.
+    /// Maximum percentage of the routes removed per window because their nodes were deleted, or are not listed any more, while their
+    /// instances exist. If more would be removed, none is. 100 allows all, also if no node is listed.
     #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
     route_removal_max_share: String,
 
-    /// At most so many routes are removed within the window because their nodes are gone. If more are to go, none goes.
+    /// Maximum number of routes removed per window because their nodes are gone. If more would be removed, none is.
     #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
     route_removal_max_number: String,
 
-    /// The window of both, such as 5m.
+    /// Window of both limits, such as 5m.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     route_removal_window: String,
 
-    // Last: the headings of its groups hold for what follows.
+    // Keep this field last: its help headings apply to all fields that follow.
     #[command(flatten)]
     common: CommonArgs,
 
-    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    /// Address on which /metrics, /healthz, /livez and /readyz are served over plain HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10272", help_heading = "Pages")]
     http_address: String,
 }
 
-/// The flags, checked.
+/// The validated flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) common: CommonConfig,
     pub(crate) cluster_cidrs: ClusterCidrs,
     pub(crate) period: Duration,
-    /// How long a route stays that no node asks for.
+    /// How long a route is kept that no node needs.
     pub(crate) removal_grace: Duration,
-    /// How many of them go.
+    /// Limits of the removals.
     pub(crate) removal_limits: Limits,
 }
 
 impl Config {
     /// # Errors
-    /// What is wrong with the flags, all of it; `clap::Error::exit` prints it and ends the process with code 2.
+    /// Returns all invalid flags at once; `clap::Error::exit` prints them and ends the process with code 2.
     pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
@@ -122,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_cidr_must_be_given_and_the_rest_has_defaults() {
-        let config = parse(&["--cluster-cidr=10.244.0.0/16"]).expect("defaults are good");
+    fn only_the_cluster_cidr_is_required() {
+        let config = parse(&["--cluster-cidr=10.244.0.0/16"]).expect("defaults are valid");
         assert_eq!(config.period, Duration::from_mins(5));
         assert_eq!(config.removal_grace, Duration::from_secs(10));
         let window = Duration::from_mins(5);
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_reported_at_once_with_flag_and_fix() {
+    fn all_invalid_flags_are_reported_at_once() {
         let flags = [
             "--cluster-cidr=10.244.0.0",
             "--route-reconciliation-period=fast",
@@ -142,7 +144,7 @@ mod tests {
             "--route-removal-max-share=101",
             "--route-removal-max-number=many",
         ];
-        let error = parse(&flags).expect_err("all of it is wrong");
+        let error = parse(&flags).expect_err("all flags are invalid");
         for part in [
             "'10.244.0.0' for '--cluster-cidr",
             "such as 10.244.0.0/16",
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_are_written_as_elsewhere() {
+    fn periods_have_the_common_format() {
         let period = |text: &str| {
             let flag = format!("--route-reconciliation-period={text}");
             parse(&["--cluster-cidr=10.244.0.0/16", &flag]).map(|config| config.period)
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_flag_is_answered_with_the_nearest() {
+    fn misspelt_flag_gets_a_suggestion() {
         let error = parse(&["--cluster-cidrs=10.244.0.0/16"]).expect_err("misspelt");
         assert!(error.contains("--cluster-cidr"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! What people read at a node: one constructor an Event. The recorder writes the log line with the same words.
+//! The Events on Nodes, each with a constructor. The recorder also logs their notes.
 
 pub(crate) mod told;
 
@@ -7,29 +7,29 @@ use std::time::Duration;
 use controller_core::events::{Kind, Notice, Recorder};
 use k8s_openapi::api::core::v1::ObjectReference;
 
+use crate::error::guard::Held;
 use crate::plan::Lay;
 use crate::plan::node::Node;
 use crate::plan::refusal::{Refusal, Why};
-use crate::requeue::guard::Held;
 
-/// A route could not be laid. Name and words are those of the reference controller.
+/// A route could not be created. Reason and note are those of the route controller of k8s.io/cloud-provider.
 const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
-/// What a node asks for cannot be right, so nothing was tried.
+/// The pod CIDR of a node is invalid or taken: no route is created.
 const POD_CIDR_REFUSED: &str = "PodCIDRRefused";
-/// What a node asks for is done, and will not be undone.
+/// The pod CIDR of a node is outside of the cluster's: its route is created and never removed.
 const POD_CIDR_OUTSIDE: &str = "PodCIDROutside";
-/// Nothing can be tried, because the adapter or what is behind it is away.
+/// Nothing can be done, because the adapter or the cloud behind it is unavailable.
 const WAITS_FOR_CLOUD: &str = "WaitsForCloud";
 
-/// More routes than may are to go at once, so none goes.
+/// More routes would be removed than the limits allow, so none is.
 const ROUTE_REMOVAL_HELD: &str = "RouteRemovalHeld";
 
-/// What was being done.
+/// The action of Events about the creation of a route.
 const ACTION: &str = "LayRoute";
-/// What was not done.
+/// The action of Events about held removals.
 const REMOVAL: &str = "RemoveRoute";
 
-/// Tells of routes, at nodes.
+/// Emits Events about routes, most of them on Nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Events(Recorder);
 
@@ -38,23 +38,24 @@ impl Events {
         Self(recorder)
     }
 
-    /// The route of a node could not be laid.
+    /// Emits that the route of a node could not be created.
     pub(crate) fn failed_to_create(&self, lay: &Lay, after: Duration, why: &str) {
         self.tell(&lay.node_name, &lay.claim.node_uid, FAILED_TO_CREATE_ROUTE, not_laid(lay, after, why));
     }
 
-    /// A node asks for what it cannot have, or cannot give back.
+    /// Emits that a pod CIDR gets no route, or a route that stays.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         let (reason, note) = refused(refusal);
         self.tell(&refusal.node_name, &refusal.node_uid, reason, note);
     }
 
-    /// A node has no route yet, and nothing can be done about it now.
+    /// Emits that a node has no route yet because the cloud is unavailable.
     pub(crate) fn waits(&self, node: &Node, why: &str) {
         self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, waits(why));
     }
 
-    /// Routes stay until a person says that they may go. Told at what stands for the cluster: their nodes are gone.
+    /// Emits that removals are held until an operator allows them. The Event is on the object that represents the cluster, since the nodes
+    /// are gone.
     pub(crate) fn held(&self, about: &ObjectReference, held: &Held) {
         let note = held.to_string();
         self.0.tell(about, Notice { kind: Kind::Warning, reason: ROUTE_REMOVAL_HELD, action: REMOVAL, note });
@@ -72,13 +73,13 @@ impl Events {
     }
 }
 
-/// The words for a route that could not be laid.
+/// The note for a route that could not be created.
 pub(crate) fn not_laid(lay: &Lay, after: Duration, why: &str) -> String {
     let Lay { claim, node_name, .. } = lay;
     could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why)
 }
 
-/// Reason and words for what a node cannot have, or cannot give back.
+/// Reason and note for a pod CIDR that gets no route, or a route that stays.
 pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
     let Refusal { node_name, node_uid, cidr, why } = refusal;
     match why {
@@ -93,12 +94,12 @@ pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
     }
 }
 
-/// The words for a node that waits for the cloud.
+/// The note for a node that waits for the cloud.
 pub(crate) fn waits(why: &str) -> String {
-    format!("Route to this node's pods waits for the cloud: {why}; goes on by itself")
+    format!("Route to this node's pods waits for the cloud: {why}; retried automatically")
 }
 
-/// The reference controller's words. Its hint for the name of the route is the node's UID.
+/// The note of the route controller of k8s.io/cloud-provider. The `hint` in the route's name is the node's UID.
 fn could_not_create(hint: &str, cidr: &str, node: &str, after: Duration, why: &str) -> String {
     format!("Could not create route {hint} {cidr} for node {node} after {after:.1?}: {why}")
 }
@@ -106,11 +107,11 @@ fn could_not_create(hint: &str, cidr: &str, node: &str, after: Duration, why: &s
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::guard;
     use crate::plan::{Cause, Removal};
-    use crate::requeue::guard;
 
     #[test]
-    fn the_words_of_a_failure_are_those_that_people_look_for() {
+    fn text_of_a_failed_route_is_that_of_cloud_provider() {
         let after = Duration::from_millis(1234);
         let note = could_not_create("u-1", "10.244.1.0/24", "a", after, "VENDOR_QUOTA: 50 routes");
         assert_eq!(
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_in_the_reference() {
+    fn events_are_in_the_reference() {
         let after = Duration::from_millis(1234);
         let quota = "VENDOR_QUOTA: 50 routes are there, and no more may be";
         let refusal = |why| Refusal {

@@ -1,6 +1,6 @@
-//! Room 3: carries a plan out: the adapter first, then the condition of each node, then the Events.
+//! Step 3: executes a plan: calls the adapter first, then writes the conditions of the nodes, then emits the Events.
 //!
-//! Decides nothing: what an answer means is said in the requeue room.
+//! It decides nothing: `error` interprets the adapter's answers.
 
 mod batch;
 pub(crate) mod record;
@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Priority};
 use controller_core::Clock;
 use controller_core::adapter::{Adapter, Call};
 use controller_core::kube_api::{self, Held, within};
-use controller_core::start::{Shards, Turn};
+use controller_core::leadership::{Shards, Turn};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -24,27 +24,27 @@ use tracing::info;
 use self::batch::{Batch, batches};
 use self::record::Store;
 use crate::config::ClusterCidrs;
+use crate::error::attempts::{Attempts, Outcome};
+use crate::error::turns::Turns;
+use crate::error::{CallFailure, Error, judge_call, judge_item};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::{Lay, Plan, Removal};
-use crate::requeue::attempts::{Attempts, Outcome};
-use crate::requeue::turns::Turns;
-use crate::requeue::{CallFailure, Error, judge_call, judge_item};
 
-/// Conditions written at once. A thousand nodes need a thousand patches once in their life.
+/// Conditions written at once. In a cluster of a thousand nodes, each node's condition is usually written only once.
 const PATCHES_AT_ONCE: usize = 16;
 
-/// For so long a pass begins to send routes: where the vendor is slow, a call takes half as long.
+/// A pass starts no further route call after this time. If the vendor is slow, a call takes half as long.
 const APPLY: Duration = Duration::from_mins(1);
 
-/// For so long a pass begins to write conditions: each write has a limit of its own, of about the same length.
+/// A pass starts no further write of a condition after this time. Each write has a deadline of about the same length.
 const SAY: Duration = Duration::from_secs(15);
 
-/// The name under which the API server notes who wrote a field.
+/// The field manager of all writes.
 const FIELD_MANAGER: &str = "route-controller";
 
-/// Writes to both sides.
+/// Executes plans against the adapter and the API server.
 pub(crate) struct Executor {
     pub(crate) adapter: Adapter,
     pub(crate) nodes: Api<Node>,
@@ -56,20 +56,20 @@ pub(crate) struct Executor {
     pub(crate) clock: Clock,
 }
 
-/// What became of the routes of a pass.
+/// Outcome of the route calls of a pass.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Whether some were left out for the next pass, which is to come at once; or why the pass ended with others left.
+    /// Whether routes were left for the next pass, which should begin at once; or the error that ended the pass.
     pub(crate) left_out: Result<bool, Error>,
-    /// The shard that came last.
+    /// The shard that was processed last.
     pub(crate) reached: usize,
 }
 
 impl Executor {
-    /// Lays and removes routes, notes what became of each, and begins no further call after [`APPLY`]: a slow cloud must not keep nodes
-    /// from hearing of the routes that are there, nor a pass from its end.
+    /// Creates and removes routes, records the outcomes, and starts no further call after [`APPLY`]: a slow cloud must not delay the
+    /// conditions of other nodes, nor the end of the pass.
     ///
-    /// Cost: one call for 200 routes of a shard, and as many before that for what is in their way.
+    /// Cost: one call per 200 routes of a shard, and as many before that for routes that must be removed first.
     pub(crate) async fn apply(&self, turns: &[&Turn], due: &Plan, attempts: &mut Attempts) -> Applied {
         let until = Instant::now() + APPLY;
         let (mut reached, mut lapsed) = (0, false);
@@ -77,7 +77,7 @@ impl Executor {
             reached = turn.shard();
             match turn.run(self.apply_shard(turn, due, attempts, until)).await {
                 Ok(false) => (),
-                // Another replica has it by now, or it cannot be relied on for a moment: the others are still ours.
+                // Only this shard was lost, to another replica or for a moment: the other shards are still valid.
                 Err(Error::Adapter { .. }) if !turn.is_valid() => lapsed = true,
                 ended => return Applied { left_out: ended, reached },
             }
@@ -85,8 +85,7 @@ impl Executor {
         Applied { left_out: Ok(lapsed), reached }
     }
 
-    /// Returns whether some were left out.
-    /// Errors: the calls that were left out are for the next pass.
+    /// Returns whether routes were left for the next pass. After an error, the remaining calls are left for it, too.
     async fn apply_shard(
         &self,
         turn: &Turn,
@@ -123,12 +122,10 @@ impl Executor {
         Ok(false)
     }
 
-    /// Writes conditions, a few at a time, and begins no further one after [`SAY`]: an API server that hangs must not keep routes
-    /// from those who wait for them. Those that waited longest come first. A node that is gone needs none, and one that has its
-    /// name by now wakes a pass of its own.
+    /// Writes conditions, a few at a time, and starts no further write after [`SAY`]: an API server that hangs must not delay routes. Nodes
+    /// that waited longest come first. A deleted node needs no condition, and a new node of the same name triggers a pass itself.
     ///
-    /// Returns whether some were left out.
-    /// Errors: those that were not written are for the next pass.
+    /// Returns whether conditions were left for the next pass. After an error, those that were not written are left for it, too.
     pub(crate) async fn say(
         &self,
         here: &[Turn],
@@ -158,7 +155,8 @@ impl Executor {
                     turns.wrote(&change, Instant::now());
                     self.metrics.conditions.inc();
                     let status = change.network.status();
-                    info!(node = %change.node_name, status, reason = change.network.reason(), "Wrote NetworkUnavailable");
+                    info!(node = %change.node_name, status, reason = change.network.reason(), "Set \
+                                                                                               condition NetworkUnavailable");
                 }
                 Err(error) if error.is_not_found() || error.is_about_another() => (),
                 Err(error) => {
@@ -200,7 +198,7 @@ impl Executor {
         }
     }
 
-    /// `outcomes`: first those of the lays, then those of the removals.
+    /// `outcomes` are first those of the new routes, then those of the removals.
     fn note(
         &self,
         batch: &Batch<'_>,
@@ -225,7 +223,7 @@ impl Executor {
     fn tell_laid(&self, lay: &Lay, outcome: &Outcome, after: Duration) {
         match outcome {
             Outcome::Done => {
-                info!(node = %lay.node_name, to = %lay.claim.to, via = %lay.via, "Laid route");
+                info!(node = %lay.node_name, to = %lay.claim.to, via = %lay.via, "Created route");
             }
             Outcome::Pending { .. } => (),
             Outcome::Failed { why, .. } | Outcome::Refused { why, .. } => {
@@ -244,21 +242,21 @@ impl Executor {
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
         });
-        // The UID is a guard: the API server refuses the patch if it is another node by now.
+        // The API server refuses the patch if the node of this name has another UID.
         let body = json!({ "metadata": { "uid": change.node_uid }, "status": { "conditions": [condition] } });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         within(self.nodes.patch_status(&change.node_name, &params, &Patch::Strategic(body))).await.map(drop)
     }
 }
 
-/// Nobody waits for a removal, so it has no Event: there may be no node any more that could bear it.
+/// Logs the outcome of a removal. It has no Event, since the node may be gone.
 fn tell_removed(removal: &Removal, outcome: &Outcome) {
     let (to, vendor_id) = (removal.to, removal.vendor_id.as_str());
     match outcome {
         Outcome::Done => info!(%to, vendor_id, "Removed route"),
         Outcome::Pending { .. } => (),
         Outcome::Failed { why, .. } | Outcome::Refused { why, .. } => {
-            tracing::warn!(%to, vendor_id, error = %why, "Could not remove route");
+            tracing::warn!(%to, vendor_id, error = %why, "Cannot remove route");
         }
     }
 }
@@ -291,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_condition_of_a_node_that_was_made_anew_is_no_failure_and_a_conflict_is_one() {
+    async fn condition_of_a_recreated_node_is_not_an_error() {
         let kube = FakeKube::new();
         kube.put::<Node>(node("anew").uid("uid-2"));
         kube.put::<Node>(node("a"));
@@ -300,7 +298,7 @@ mod tests {
             || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
         let (_more, said) =
             executor.say(&executor.shards.enter_all(), changes(), &mut Turns::default()).await;
-        said.expect("nobody is left who waits for one");
+        said.expect("stale conditions are not an error");
         assert_eq!((kube.writes().len(), executor.metrics.conditions.get()), (3, 1));
 
         kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
@@ -309,9 +307,10 @@ mod tests {
         assert!(matches!(failed, Err(Error::Conditions { n_nodes: 1, .. })), "{failed:?}");
     }
 
-    /// Nothing of it shows in the mirror meanwhile: whoever was not tried yet comes before those that are tried again.
+    /// The cache lags behind the writes, so first attempts go before retries.
+    // Behaviour: P6
     #[tokio::test(start_paused = true)]
-    async fn a_slow_cloud_makes_passes_more_and_not_longer_and_everybody_has_a_turn() {
+    async fn slow_cloud_needs_more_passes_and_not_longer_ones() {
         let cloud = FakeCloud::new();
         cloud.slow("ApplyRoutes", Duration::from_secs(29));
         let executor = executor(&FakeKube::new(), &cloud);
@@ -325,7 +324,7 @@ mod tests {
         loop {
             let (began, due) = (Instant::now(), attempts.due(&plan, Instant::now()));
             let applied = executor.apply(&turns, &due, &mut attempts).await;
-            let more = applied.left_out.expect("it takes all of them");
+            let more = applied.left_out.expect("all routes are accepted");
             assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());
             passes += 1;
             if cloud.read(|state| state.routes.len()) == nodes.len() {
@@ -333,6 +332,6 @@ mod tests {
             }
             assert!(more && passes < 4, "{passes} passes, {more}");
         }
-        assert_eq!(passes, 4, "of three calls each");
+        assert_eq!(passes, 4, "three calls per pass");
     }
 }

@@ -1,5 +1,5 @@
-//! What is told of a node's routes to who asks: what a pass has found, in the words of its Events, and lines made of the mirrors at that
-//! moment.
+//! What the status pages show for a node's routes: the findings of the last pass, with the notes of its Events, and lines made from the
+//! caches at that moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use controller_core::explain::{Finding, Look, Object, Seen, Waits};
 use controller_core::mirror::ObjectName;
 use tokio::time::Instant;
 
+use crate::error::attempts::{Attempts, Try};
 use crate::events::{not_laid, refused, waits};
 use crate::mirror::Mirrors;
 use crate::mirror::ability::Ability;
@@ -18,9 +19,8 @@ use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::node::Node;
 use crate::plan::route::{Route, State};
 use crate::plan::{Lay, Plan};
-use crate::requeue::attempts::{Attempts, Try};
 
-/// The nodes whose routes are not as they should be, after a pass. Pure.
+/// Returns the nodes whose routes are not in sync after a pass. Pure.
 pub(crate) fn findings(
     nodes: &[Arc<Node>],
     plan: &Plan,
@@ -40,12 +40,12 @@ pub(crate) fn findings(
         let next = Some(not_before).filter(|at| *at > now);
         finding.next = finding.next.into_iter().chain(next).min();
         if let Some((reason, why, took)) = failed {
-            // An Event says so for each try.
+            // Each failed attempt emits an Event.
             finding.waits.get_or_insert_with(|| said(not_laid(lay, took, &why), Some(reason), true));
         }
     }
     for removal in &plan.removals {
-        // Those of nodes that are gone are nobody's.
+        // Removals for deleted nodes belong to no listed node.
         let uid = removal.node_uid.as_deref().unwrap_or_default();
         found.entry(uid).or_default().plan.push(removal.to_string());
     }
@@ -61,33 +61,33 @@ pub(crate) fn findings(
     nodes.iter().filter_map(of).collect()
 }
 
-/// Nobody knows yet which machine it runs on.
+/// A node without a provider ID: its instance is not known yet.
 fn uninitialised(node: &Node) -> Option<Finding> {
     let text = "Route to this node's pods waits for its provider ID, which node-controller writes";
     let waits = || Finding { waits: Some(said(text.to_owned(), None, false)), ..Finding::default() };
     (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
 }
 
-/// What a node would wait for after such an answer. Without `lay` it is about a removal.
+/// The wait that such an answer would cause. Without `lay` it is about a removal.
 pub(crate) fn would_fail(lay: Option<&Lay>, why: &str, reason: Reason) -> Waits {
     let text = match lay {
         Some(lay) => not_laid(lay, Duration::ZERO, why),
-        None => format!("Could not remove the route: {why}"),
+        None => format!("Cannot remove the route: {why}"),
     };
     said(text, Some(reason), false)
 }
 
-/// Why nothing is tried.
+/// The wait of an action that is not attempted.
 pub(crate) fn not_tried(text: String) -> Waits {
     said(text, None, false)
 }
 
-/// What would be written to a node.
+/// The condition that would be written to a node.
 pub(crate) fn would_say(Change { network, .. }: &Change) -> String {
     format!("set the condition {NETWORK_UNAVAILABLE} to {} ({})", network.status(), network.reason())
 }
 
-/// Nodes of which something would be said, if anything were: they are not as they should be, either.
+/// Adds the nodes whose condition a dry run does not write: they are not in sync, either.
 pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
     for change in changes {
         let finding = found.entry(Object::node(&change.node_name, &change.node_uid)).or_default();
@@ -98,7 +98,7 @@ pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
     }
 }
 
-/// What a node waits for while the cloud cannot be asked at all.
+/// The wait while the cloud is unavailable.
 pub(crate) fn waiting(why: &str, reason: Option<Reason>, told: bool) -> Waits {
     Waits { topic: "cloud".to_owned(), ..said(waits(why), reason, told) }
 }
@@ -117,7 +117,7 @@ impl Look for Mirrors {
         self.nodes.read(|all| all.values().map(|node| Object::node(&node.name, &node.uid)).collect())
     }
 
-    /// An adapter without routes has none to list.
+    /// An adapter without routes lists none, so the nodes suffice.
     fn listed(&self) -> bool {
         self.nodes.is_synced() && (self.ability() == Some(Ability::None) || self.routes.is_synced())
     }
@@ -128,7 +128,7 @@ impl Look for Mirrors {
         };
         let node = self.seen(node);
         let wanted = if node.elsewhere {
-            vec!["no route: the node's machine is another cloud's".to_owned()]
+            vec!["no route: the node's instance belongs to another cloud".to_owned()]
         } else if node.pod_cidrs.is_empty() {
             vec!["no route: the node has no spec.podCIDRs".to_owned()]
         } else {
@@ -150,11 +150,11 @@ impl Look for Mirrors {
 fn wanted(node: &Node, to: &ipnet::IpNet) -> String {
     match node.next_hop(to) {
         Some(via) => format!("route to {to} via {via}"),
-        None => format!("route to {to}, once it is known on which machine the node runs"),
+        None => format!("route to {to}, once the node's instance is known"),
     }
 }
 
-/// Whether a route leads where the node asks for, or to the node.
+/// Whether a route leads to the node or to one of its pod CIDRs.
 fn is_about(node: &Node, route: &Route) -> bool {
     let machine = route.next_hop.provider_id.is_some() && route.next_hop.provider_id == node.provider_id;
     machine || route.node_uid.as_deref() == Some(&node.uid) || node.pod_cidrs.contains(&route.destination)

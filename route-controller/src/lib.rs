@@ -1,19 +1,20 @@
-//! The route-controller: lays a route to the pods of each node in the cloud, and says on the node whether it is there.
+//! The route-controller: creates a route to the pods of each node in the cloud, and sets the node's condition `NetworkUnavailable`.
 //!
-//! It joins the Nodes of the API server with the routes of the cloud adapter. Whenever one of both changes, and now and then
-//! without that, all nodes are compared with all routes in one pass:
+//! It joins the Nodes of the API server with the routes of the cloud adapter. Whenever one of them changes, and at regular intervals, one
+//! pass compares all nodes with all routes:
 //!
-//! - each CIDR of `spec.podCIDRs` gets a route to the node's machine;
-//! - routes of this cluster, inside `--cluster-cidr`, that no node asks for are removed, unless the list of nodes cannot be believed;
-//!   everybody else's are told of and never touched;
-//! - the node's condition `NetworkUnavailable` says what became of it, and is written only if it says something else.
+//! - each CIDR of `spec.podCIDRs` gets a route to the node's instance;
+//! - routes of this cluster, inside `--cluster-cidr`, that no node needs are removed, unless the list of nodes is not plausible; other
+//!   routes are reported and never touched;
+//! - the node's condition `NetworkUnavailable` shows the result, and is written only if it changes.
 //!
-//! Equal mirrors cost nothing: no vendor call, no write to either side, also after a restart.
+//! If nothing differs, a pass costs no vendor call and no write, also after a restart.
 //!
-//! Modules in reading order: `config`, then the four rooms `mirror`, `plan`, `execute`, `requeue`, the corridor
-//! `reconcile` through them, and what can be seen from outside, `events`, `metrics` and `explain`.
+//! Modules in reading order: `config`, the steps `mirror`, `plan`, `execute` and `error`, `reconcile` that runs them, and what is visible
+//! from outside: `events`, `metrics` and `explain`.
 
 mod config;
+mod error;
 mod events;
 mod execute;
 mod explain;
@@ -21,7 +22,6 @@ mod metrics;
 mod mirror;
 mod plan;
 mod reconcile;
-mod requeue;
 #[cfg(test)]
 mod tests;
 
@@ -35,13 +35,13 @@ use crate::config::Config;
 use crate::mirror::{Mirrors, Trigger};
 use crate::reconcile::Reconciler;
 
-/// Under which names this controller is known.
+/// The names of this controller.
 const NAMES: Names =
     Names { controller: "route-controller", component: "route_controller", managed: &["route"] };
 
-/// Runs the controller as a process, until it is told to stop.
+/// Runs the controller as a process until it receives a signal to stop.
 ///
-/// The exit code is 0 after a stop that was asked for, 1 after an error, which is logged, and 2 after a bad flag.
+/// Exit codes: 0 after a requested stop, 1 after an error, which is logged, and 2 after an invalid flag.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match Config::from_arguments(arguments) {
         Ok(config) => start::run(NAMES, &config.common, |process| control(process, config.clone())),
@@ -49,7 +49,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     }
 }
 
-/// Starts the tasks, and waits until the process shall stop and they have finished what they were at.
+/// Starts the tasks, and waits until the process should stop and the tasks have finished.
 async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     let (mirrors, trigger) = (Mirrors::new(process.clock).in_scope(process.adapter.scope()), Trigger::new());
     let reconciler = Arc::new(Reconciler::new(&mut process, &config, &mirrors, &trigger));
@@ -65,11 +65,11 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("routes", async move { follower.follow_routes(&adapter, &waker).await });
     let (shards, waker, known) = (process.shards.clone(), trigger.clone(), reconciler.ledger.clone());
-    process.background("shards that come", async move {
+    process.background("new shards", async move {
         let mut gains = shards.gains();
         loop {
             let gained = gains.next().await;
-            // Another replica may have been at work there.
+            // Another replica may have worked on these nodes before.
             known.forget(|uid| gained.contains(&shards.of(uid)));
             waker.wake();
         }

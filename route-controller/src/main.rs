@@ -1,4 +1,4 @@
-//! The binary `route-controller`: everything is in the library.
+//! The binary `route-controller`; the code is in the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! What can be counted from outside. Names that dashboards know from elsewhere are kept; ours begin with `cloud_controller_`.
+//! Metrics of this controller. Names that dashboards know from k8s.io/cloud-provider are kept; the other names begin with
+//! `cloud_controller_`.
 
 use controller_core::start::Process;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -6,20 +7,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
+use crate::error::attempts::Outcome;
 use crate::plan::Foreign;
 use crate::plan::route::Owner;
-use crate::requeue::attempts::Outcome;
 
-/// What the route-controller counts.
+/// The counters and gauges of the route-controller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
-    /// Passes, failed ones too.
+    /// Passes, including failed ones.
     pub(crate) passes: Counter,
     /// Conditions written.
     pub(crate) conditions: Counter,
-    /// Claims that are refused at present.
+    /// Pod CIDRs that are refused at present.
     pub(crate) refusals: Gauge,
-    /// Routes that stay until a person says that they may go.
+    /// Routes whose removal is held until an operator allows it.
     pub(crate) held: Gauge,
     foreign: Family<OwnerLabels, Gauge>,
     routes: Family<RouteLabels, Counter>,
@@ -37,21 +38,21 @@ struct OwnerLabels {
 }
 
 impl Metrics {
-    /// Registers `route_controller_route_sync_total` and what begins with `cloud_controller_route`.
+    /// Registers `route_controller_route_sync_total` and the metrics that begin with `cloud_controller_route`.
     pub(crate) fn register(process: &mut Process) -> Self {
         let metrics = Self::default();
-        let help = "Passes in which all routes were compared with all nodes, failed ones too";
+        let help = "Passes in which all routes were compared with all nodes, including failed passes";
         process.registry.register("route_controller_route_sync", help, metrics.passes.clone());
         let ours = process.metrics();
-        let help = "Routes that were laid or removed, by outcome";
+        let help = "Routes that were created or removed, by outcome";
         ours.register("routes", help, metrics.routes.clone());
         let help = "Conditions NetworkUnavailable that were written";
         ours.register("route_conditions", help, metrics.conditions.clone());
         let help = "Pod CIDRs that get no route at present, each with an Event on its node";
         ours.register("route_refusals", help, metrics.refusals.clone());
-        let help = "Routes whose nodes are gone and that are not removed until a person says so";
+        let help = "Routes whose nodes are gone and whose removal is held until an operator allows it";
         ours.register("route_removals_held", help, metrics.held.clone());
-        let help = "Routes that overlap the pods' networks and are not this cluster's";
+        let help = "Routes that overlap the pod CIDRs and do not belong to this cluster";
         ours.register("routes_foreign", help, metrics.foreign.clone());
         metrics
     }
@@ -92,7 +93,7 @@ mod tests {
     use crate::NAMES;
 
     #[tokio::test(start_paused = true)]
-    async fn what_this_controller_shows_is_in_the_reference() {
+    async fn metrics_are_in_the_reference() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
         let metrics = Metrics::register(&mut process);
         metrics.laid(&Outcome::Done);

@@ -1,4 +1,4 @@
-//! Room 1: which objects of both sides are kept, which of their fields, and which change wakes the one key that there is.
+//! Step 1: the caches of Nodes and routes: which fields they keep, and which change wakes the only key of the queue.
 
 pub(crate) mod ability;
 mod nodes;
@@ -26,59 +26,59 @@ use crate::plan::condition::{Change as Said, Judged, Network, changes};
 use crate::plan::node::Node;
 use crate::plan::route::Route;
 
-/// The only key: a pass compares all nodes with all routes.
+/// The only key of the queue: a pass compares all nodes with all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AllRoutes;
 
-/// Passes begin at least so far apart: a hundred nodes that join at once are one batch and not a hundred.
+/// Minimum time between the starts of two passes, so that a hundred nodes that join at once are handled in one batch.
 const GAP: Duration = Duration::from_secs(1);
 
-/// For so long somebody else's word stands in the condition. Who insists as we do makes one write of each of us in that time.
-/// Source: the reference controller's period.
+/// Delay before this controller overwrites the condition of another controller. If the other one overwrites it again, each writes once in
+/// that time. Source: the period of the route controller of k8s.io/cloud-provider.
 const PEACE: Duration = Duration::from_secs(10);
 
-/// Between passes that found the adapter or the API server away.
+/// Backoff while the adapter or the API server is unavailable.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
-/// The name of the queue in metrics. Source: the reference controller.
+/// Name of the queue in metrics. Source: the route controller of k8s.io/cloud-provider.
 const QUEUE_NAME: &str = "Routes";
 
-/// Which routes of others are watched.
+/// The destinations for which routes of other owners are watched.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// That a node was deleted is remembered for so long without a route that leads to it: one that was laid last may not be seen yet.
+/// How long the deletion of a node is remembered without a route to it: the last route that was created may not be listed yet.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// Both sides, trimmed.
+/// The caches of Nodes and routes, with trimmed objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
-    /// By the vendor's ID. `None`: it leads to what is no CIDR.
+    /// By the vendor's ID. `None`: the destination is not a valid CIDR.
     pub(crate) routes: Mirror<String, Option<Route>>,
     /// `None`: not known yet.
     ability: watch::Sender<Option<Ability>>,
-    /// The scheme of its provider IDs. `None`: not known yet, or the adapter does not say it.
+    /// The provider ID scheme of the adapter's cloud. `None`: not known yet, or the adapter does not report it.
     scheme: Arc<Mutex<Option<String>>>,
-    /// Where the adapter works.
+    /// The scope of the cloud in which the adapter works.
     scope: ScopeGuard,
     deleted: Deleted,
-    /// What the last pass found to be the case.
+    /// The conclusions of the last pass about the nodes.
     judged: Arc<Mutex<Judged>>,
 }
 
-/// Nodes that were seen to be deleted. One that is merely missing in a listing is not in it.
+/// Nodes whose deletion was observed. Nodes that are only missing in a listing are not included.
 #[derive(Clone, Debug, Default)]
 struct Deleted(Arc<Mutex<Tombs>>);
 
 #[derive(Debug, Default)]
 struct Tombs {
-    /// By UID.
+    /// Time of the deletion, by UID.
     at: BTreeMap<String, Instant>,
-    /// Who is not forgotten: a route led there when one looked last.
+    /// UIDs that are not forgotten: the last pass saw a route to them.
     reached: BTreeSet<String>,
 }
 
-/// Wakes the key: the first time at once, then at most once a [`GAP`].
+/// Wakes the key: the first time at once, then at most once per [`GAP`].
 #[derive(Clone, Debug)]
 pub(crate) struct Trigger {
     pub(crate) queue: Queue<AllRoutes>,
@@ -93,12 +93,12 @@ impl Mirrors {
         Self { nodes, routes, ability, scheme, scope: ScopeGuard::default(), deleted, judged }
     }
 
-    /// The same, of an adapter that works there.
+    /// Uses the scope of the adapter.
     pub(crate) fn in_scope(self, scope: &ScopeGuard) -> Self {
         Self { scope: scope.clone(), ..self }
     }
 
-    /// Keeps the nodes in step with the API server. Never ends; drop it to stop.
+    /// Keeps the cache of Nodes in sync with the API server. Never ends; drop it to stop.
     pub(crate) async fn follow_nodes(&self, api: (Api<LeanNode>, Listing), trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
@@ -115,13 +115,13 @@ impl Mirrors {
         self.nodes.follow_kubernetes(api, |LeanNode(node)| nodes::trim(&node), wake).await;
     }
 
-    /// Keeps the routes in step with the adapter, as long as it has any. Never ends; drop it to stop.
+    /// Keeps the cache of routes in sync with the adapter, as long as the adapter has routes. Never ends; drop it to stop.
     ///
-    /// All of them: nodes may ask for what lies outside of the cluster's CIDRs.
+    /// Watches all destinations: pod CIDRs may be outside of the cluster's CIDRs.
     pub(crate) async fn follow_routes(&self, adapter: &Adapter, trigger: &Trigger) {
         let trim = |route| routes::trim(&route, adapter.cluster_id());
         let (mut some, mut none) = (self.ability.subscribe(), self.ability.subscribe());
-        // The sender lives in `self`: waiting cannot fail.
+        // `self` owns the sender: waiting cannot fail.
         while some.wait_for(|ability| *ability != Some(Ability::None)).await.is_ok() {
             let source = RouteSource { cluster_cidrs: EVERYWHERE.map(str::to_owned).to_vec() };
             tokio::select! {
@@ -136,20 +136,22 @@ impl Mirrors {
         *self.ability.borrow()
     }
 
-    /// Notes what is the case, before it is said: our own words on the nodes are no news then. Returns what is to be said.
+    /// Records the conclusions of a pass before they are written, so that this controller's own writes trigger no pass. Returns the changes
+    /// to write.
     ///
-    /// To the nodes as they are by now: what somebody else said of them during the first pass was no news, since nobody had judged.
+    /// Compares with the current nodes: during the first pass there were no conclusions yet, so a condition that another controller wrote
+    /// then triggered no pass.
     pub(crate) fn judge(&self, judged: &Judged) -> Vec<Said> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone_from(judged);
         self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
     }
 
-    /// What the last pass found to be the case with a node. `None`: nothing certain.
+    /// The last pass's conclusion about a node. `None`: nothing certain.
     pub(crate) fn judged(&self, uid: &str) -> Option<Network> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(uid).copied()
     }
 
-    /// By UID, when nodes were seen to be deleted. Forgets them after a while, but for those that are `reached` by a route.
+    /// Returns when nodes were deleted, by UID. Forgets them after a while, except those that a route still leads to (`reached`).
     pub(crate) fn deleted(&self, reached: BTreeSet<String>) -> BTreeMap<String, Instant> {
         let mut tombs = self.deleted.tombs();
         tombs.reached = reached;
@@ -157,8 +159,7 @@ impl Mirrors {
         tombs.at.clone()
     }
 
-    /// Wakes the key when both sides are listed, and whenever one of them comes or goes: also if nothing else changed. Drop it
-    /// to stop.
+    /// Wakes the key when both caches are complete, and whenever one of them connects or disconnects. Drop it to stop.
     pub(crate) async fn follow_links(&self, trigger: &Trigger) {
         let (mut nodes, mut routes) = (self.nodes.links(), self.routes.links());
         self.nodes.synced().await;
@@ -172,8 +173,8 @@ impl Mirrors {
         }
     }
 
-    /// All nodes as they are now, and as the adapter's cloud sees them: shared with the mirror but for those of other clouds, since copies
-    /// of a large cluster would count twice.
+    /// Returns all current nodes as the adapter's cloud sees them. They are shared with the cache, except nodes of other clouds: copies of
+    /// a large cluster would double the memory.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes: Vec<Arc<Node>> = self.nodes.read(|content| content.values().cloned().collect());
         match self.scheme() {
@@ -182,7 +183,7 @@ impl Mirrors {
         }
     }
 
-    /// A node of the mirror as the adapter's cloud sees it.
+    /// Returns a cached node as the adapter's cloud sees it.
     pub(crate) fn seen(&self, node: Arc<Node>) -> Arc<Node> {
         match self.scheme() {
             Some(scheme) => node.seen_from(&scheme),
@@ -194,8 +195,8 @@ impl Mirrors {
         self.scheme.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// All routes as they are now. One that leads to a node's machine has the machine's provider ID as the node has it: the adapter may list
-    /// it in another form.
+    /// Returns all current routes. If a route leads to a node's instance, its provider ID is replaced by the node's form of the ID, since
+    /// the adapter may use another form.
     pub(crate) fn routes(&self) -> Vec<Arc<Option<Route>>> {
         let routes: Vec<Arc<Option<Route>>> = self.routes.read(|content| content.values().cloned().collect());
         let others = self.other_forms();
@@ -211,7 +212,7 @@ impl Mirrors {
         routes.into_iter().map(as_of_the_node).collect()
     }
 
-    /// By the other form of their provider IDs: those of the nodes. What is a node's own ID stands for itself.
+    /// Maps the other form of each node's provider ID to the node's form, except where that other form is the ID of another node.
     fn other_forms(&self) -> BTreeMap<String, String> {
         self.nodes.read(|nodes| {
             let own: BTreeSet<&str> = nodes.values().filter_map(|node| node.provider_id.as_deref()).collect();
@@ -220,26 +221,27 @@ impl Mirrors {
         })
     }
 
-    /// What must be there before anything is decided.
+    /// Returns what is missing before anything can be decided.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         self.nodes.readiness()?;
         self.routes_readiness()
     }
 
-    /// The adapter's part of it.
+    /// Returns what is missing on the side of the adapter.
     pub(crate) fn routes_readiness(&self) -> Result<(), String> {
         match self.ability() {
             Some(Ability::None) => Err(format!("routes: {NO_ROUTES}")),
             Some(Ability::Unmarked | Ability::Marked) => self.routes.readiness(),
-            None => {
-                self.routes.readiness().and(Err("routes: the adapter has not said what it can do".to_owned()))
-            }
+            None => self
+                .routes
+                .readiness()
+                .and(Err("routes: the adapter has not reported its capabilities".to_owned())),
         }
     }
 }
 
 impl Deleted {
-    /// A node is gone if the API server says so, or if its name is another's by now.
+    /// Records a deletion: one that the API server reports, or that a new node of the same name implies.
     fn note(&self, change: &Change<ObjectName, Node>) {
         let mut tombs = self.tombs();
         match (&change.old, &change.new) {
@@ -258,7 +260,7 @@ impl Deleted {
 }
 
 impl Tombs {
-    /// Nobody looks while the adapter is away or has no routes, so that here is where others are forgotten.
+    /// Forgets here, too, since no pass runs while the adapter is unavailable or has no routes.
     fn put(&mut self, uid: &str) {
         self.forget();
         self.at.insert(uid.to_owned(), Instant::now());
@@ -278,12 +280,12 @@ impl Trigger {
         self.queue.add_after(AllRoutes, self.rest_of_gap());
     }
 
-    /// Wakes the key after `delay`, unless something else does before.
+    /// Wakes the key after `delay`, unless something else wakes it earlier.
     pub(crate) fn wake_after(&self, delay: Duration) {
         self.queue.after(AllRoutes, delay.max(self.rest_of_gap()));
     }
 
-    /// Notes that a pass begins.
+    /// Records that a pass begins.
     pub(crate) fn begins(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -313,14 +315,14 @@ mod tests {
     use super::*;
     use crate::plan::tests::node;
 
-    /// A node of this UID goes, as the API server tells.
+    /// The API server reports the deletion of a node with this UID.
     fn goes(uid: &str) -> Change<ObjectName, Node> {
         let old = Some(Arc::new(node("a").uid(uid)));
         Change { key: ObjectName::cluster("a"), old, new: None, told: true }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_that_go_while_nobody_looks_are_forgotten_but_those_that_a_route_leads_to() {
+    async fn deleted_nodes_without_a_route_are_forgotten() {
         let mirrors = Mirrors::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         mirrors.deleted.note(&goes("reached"));
         mirrors.deleted(BTreeSet::from(["reached".to_owned()]));
@@ -329,12 +331,13 @@ mod tests {
             tokio::time::advance(Duration::from_mins(1)).await;
         }
         let tombs = mirrors.deleted.tombs();
-        assert_eq!(tombs.at.len(), 11, "the last ten minutes' and one: {:?}", tombs.at.keys());
+        assert_eq!(tombs.at.len(), 11, "those of the last ten minutes and one more: {:?}", tombs.at.keys());
         assert!(tombs.at.contains_key("reached"));
     }
 
+    // Behaviour: P20
     #[tokio::test(start_paused = true)]
-    async fn what_wakes_the_passes_is_counted() {
+    async fn wakes_are_counted() {
         let trigger = Trigger::new();
         let (passes, stop) = (trigger.queue.clone(), CancellationToken::new());
         let token = stop.clone();
@@ -353,13 +356,14 @@ mod tests {
     fn adds(trigger: &Trigger) -> String {
         let mut registry = Registry::default();
         trigger.queue.register(&mut registry);
-        let text = render(&registry).expect("metrics can be written");
+        let text = render(&registry).expect("metrics can be rendered");
         let line = text.lines().find(|line| line.starts_with("workqueue_adds_total"));
         line.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
     }
 
+    // Behaviour: R16
     #[tokio::test(start_paused = true)]
-    async fn the_echo_of_our_own_word_wakes_nobody_and_that_of_others_does_after_ten_seconds() {
+    async fn own_conditions_do_not_wake_and_foreign_ones_do_after_10_s() {
         let (kube, trigger) = (FakeKube::new(), Trigger::new());
         let mirrors = Mirrors::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         kube.put::<api::Node>(controller_core::testing::node("a"));
@@ -382,21 +386,21 @@ mod tests {
         tasks.spawn(async move { passes.queue.run(1, token, |_, _| async { Again::Done }).await });
         let wait = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
         wait(60).await;
-        assert_eq!(adds(&trigger), "1", "the node came");
+        assert_eq!(adds(&trigger), "1", "the node was created");
 
         let said = mirrors.judge(&Judged::from([("uid-a".to_owned(), Network::Available)]));
-        assert_eq!(said.len(), 1, "it is not said yet");
+        assert_eq!(said.len(), 1, "it is not written yet");
         says("RouteCreated");
         wait(60).await;
-        assert_eq!(adds(&trigger), "1", "our own word");
+        assert_eq!(adds(&trigger), "1", "the controller's own write");
         says("CalicoIsUp");
         wait(9).await;
-        assert_eq!(adds(&trigger), "1", "it has its time");
+        assert_eq!(adds(&trigger), "1", "the delay is not over");
         wait(2).await;
         assert_eq!(adds(&trigger), "2");
         says("RouteCreated");
         wait(60).await;
-        assert_eq!(adds(&trigger), "2", "the answer");
+        assert_eq!(adds(&trigger), "2", "the controller's own overwrite");
         stop.cancel();
     }
 }

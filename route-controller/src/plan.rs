@@ -1,8 +1,7 @@
-//! Room 2: compares the routes that the nodes ask for with those that the cloud has. Pure: no I/O, no clock, no chance.
+//! Step 2: compares the routes that the nodes need with those of the cloud. Pure: no I/O, no clock, no randomness.
 //!
-//! Does not know what was tried before and when it may be tried again: that is the requeue room's, which takes out of a plan
-//! what is not due. Never removes what is neither flagged as ours nor on record, nor what nobody asks for outside of the cluster's
-//! CIDRs.
+//! The plan ignores earlier attempts: `error::attempts` removes actions that are not due. The plan never removes routes that neither have the owner
+//! tag nor are on record, nor unneeded routes outside of the cluster's CIDRs.
 
 pub(crate) mod claims;
 pub(crate) mod condition;
@@ -26,42 +25,42 @@ use self::refusal::{Refusal, Why};
 use self::route::{NextHop, Owner, Route, State};
 use crate::config::ClusterCidrs;
 
-/// What is to be done, and how it stands with what is not.
+/// The actions to execute, and the standing of the claims that need none.
 ///
-/// Routes are laid before those that nobody wants are removed: a crash in between leaves too many, never too few.
+/// Routes are created before unneeded ones are removed: after a crash in between there are too many, never too few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) lays: Vec<Lay>,
-    /// What nobody asks for any more and is in nobody's way.
+    /// Routes that no node needs and that block no other route.
     pub(crate) removals: Vec<Removal>,
     pub(crate) refusals: Vec<Refusal>,
-    /// What is laid and stays when its node goes.
+    /// Pod CIDRs outside of the cluster's: their routes are created, and stay when their nodes are deleted.
     pub(crate) outside: Vec<Refusal>,
-    /// How it stands with each claim that needs nothing done.
+    /// The standing of each claim that needs no action.
     pub(crate) standings: BTreeMap<Claim, Standing>,
-    /// The UIDs of nodes to which routes of ours lead.
+    /// The UIDs of nodes to which routes of this cluster lead.
     pub(crate) reached: BTreeSet<String>,
-    /// By the vendor's ID, which node a route of ours serves, where that is not the one that it was laid for.
+    /// The node that a route serves, by the vendor's ID, where it was created for another node.
     pub(crate) heirs: BTreeMap<String, String>,
-    /// How many routes are ours.
+    /// Number of routes owned by this cluster.
     pub(crate) n_ours: usize,
-    /// Routes to the cluster's pods, or past them, that are not ours.
+    /// Routes that overlap the cluster's CIDRs or a pod CIDR, and that another owner has.
     pub(crate) foreign: Vec<Foreign>,
-    /// Which routes without a mark are ours, after this look.
+    /// The record of untagged routes that belong to this cluster, updated by this pass.
     pub(crate) record: Record,
 }
 
-/// A route that shall be.
+/// A route to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lay {
     pub(crate) claim: Claim,
     pub(crate) node_name: String,
     pub(crate) via: NextHop,
-    /// Routes of ours to the same destination that must be gone before.
+    /// Routes of this cluster to the same destination that must be removed first.
     pub(crate) instead_of: Vec<Removal>,
 }
 
-/// Somebody else's route.
+/// A route that this cluster does not own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {
     pub(crate) vendor_id: String,
@@ -70,33 +69,33 @@ pub(crate) struct Foreign {
     pub(crate) owner: Owner,
 }
 
-/// Why a route of ours shall not be.
+/// Why a route of this cluster is to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// Another one leads there, or shall: packets have a way, whatever else is wrong.
+    /// Another route to the destination exists or is created: packets are delivered in any case.
     Replaced,
-    /// Nobody asks for it, and the machine that it leads to is gone.
+    /// No node needs it, and its instance is gone.
     LeadsNowhere,
-    /// Nobody asks for it, as far as the list of nodes can be trusted.
+    /// No node needs it, according to the list of nodes.
     Unasked,
 }
 
-/// A route of ours that shall not be.
+/// A route of this cluster to remove.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Removal {
     pub(crate) cause: Cause,
     pub(crate) vendor_id: String,
     pub(crate) to: IpNet,
-    /// The node that it was laid for, as far as the cloud, the machine it leads to, or the record says.
+    /// The node that it was created for, according to the cloud, the instance that it leads to, or the record.
     pub(crate) node_uid: Option<String>,
-    /// Where the mirror shows it to lead, if it bears no mark of ours: the adapter removes it only if it still does.
+    /// The cached next hop of an untagged route: the adapter removes the route only if it still has this next hop.
     pub(crate) via: Option<NextHop>,
 }
 
-/// Compares what the nodes ask for with what the cloud has. Cost: no vendor calls, O(n log n).
+/// Compares the routes that the nodes need with those of the cloud. Cost: no vendor calls, O(n log n).
 ///
-/// `record`: what is known from earlier looks about routes that bear no mark. `None`: this cloud marks ours, so that what bears no
-/// mark is somebody else's.
+/// `record`: untagged routes known from earlier passes. `None`: this cloud tags routes, so that untagged ones are not owned by this
+/// cluster.
 pub(crate) fn plan(
     nodes: &[impl Borrow<Node>],
     routes: &[impl Borrow<Route>],
@@ -128,7 +127,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// Those that neither the cloud nor the record says are ours.
+/// Routes that neither the cloud nor the record attributes to this cluster.
 fn foreign<'a>(routes: impl Iterator<Item = &'a Route>, record: &Record) -> Vec<Foreign> {
     let theirs = routes.filter(|route| route.owner != Owner::Ours && record.node_of(route).is_none());
     let foreign = |route: &Route| Foreign {
@@ -140,24 +139,24 @@ fn foreign<'a>(routes: impl Iterator<Item = &'a Route>, record: &Record) -> Vec<
     theirs.map(foreign).collect()
 }
 
-/// The cloud's routes by destination: those inside of the cluster, and those that lead where a node asks for.
+/// The cloud's routes by destination: those inside of the cluster's CIDRs, and those to the pod CIDRs of nodes.
 struct Table<'a> {
     by_destination: BTreeMap<IpNet, Vec<Known<'a>>>,
 }
 
-/// A route, and the node that it was laid for as far as that is known.
+/// A route, and the node that it was created for as far as that is known.
 struct Known<'a> {
     route: &'a Route,
-    /// In its key.
+    /// The node that it was created for.
     holder: Option<&'a str>,
-    /// The node that runs on the machine it leads to.
+    /// The node that runs on the instance it leads to.
     machine: Option<&'a str>,
-    /// As the cloud remembers, or the record.
+    /// Owned by this cluster, according to the cloud or the record.
     ours: bool,
 }
 
 impl Plan {
-    /// The part of it that concerns places of which `ours` is true: see [`Lay::place`].
+    /// Keeps the part of the plan about places for which `ours` is true: see [`Lay::place`].
     pub(crate) fn of(mut self, ours: impl Fn(&str) -> bool) -> Self {
         self.lays.retain(|lay| ours(lay.place()));
         self.removals.retain(|removal| ours(&removal.place()));
@@ -166,12 +165,12 @@ impl Plan {
         self
     }
 
-    /// Whether nothing is to be done in the cloud.
+    /// Whether the cloud needs no change.
     pub(crate) const fn is_settled(&self) -> bool {
         self.lays.is_empty() && self.removals.is_empty()
     }
 
-    /// Decides about one destination, given all routes that lead there.
+    /// Decides about one destination, given all routes to it.
     fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
         let claim = Claim { node_uid: node.uid.clone(), to };
         if let Some(good) = Known::that_serves(known, node, &via) {
@@ -179,12 +178,12 @@ impl Plan {
             if good.holder.is_some_and(|holder| holder != node.uid) {
                 self.heirs.insert(good.route.vendor_id.clone(), node.uid.clone());
             }
-            // Only those of other keys. A second one under the same key stays: the key is all that a removal names for certain.
+            // Only those with other keys. A second route with the same key stays: a removal by key would be ambiguous.
             let others = known.iter().filter(|other| other.ours && other.holder != good.holder);
             self.removals.extend(others.map(Known::replaced));
             return;
         }
-        // It does what is asked, but it is not ours, or nobody can say so: it stays when the node goes.
+        // The route is right but not tagged, and not on record: it is used, and stays when the node is deleted.
         let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
             self.standings.insert(claim, good.standing());
@@ -201,14 +200,14 @@ impl Plan {
 }
 
 impl Lay {
-    /// Whoever works at this place does it, and removes what is in its way: the node's UID.
+    /// The node's UID: the shard that has it creates the route, and removes conflicting routes.
     pub(crate) fn place(&self) -> &str {
         &self.claim.node_uid
     }
 }
 
 impl Removal {
-    /// The same of a removal for its own sake: the UID of the node that it was laid for, or where it leads.
+    /// For other removals: the UID of the node that the route was created for, or its destination.
     pub(crate) fn place(&self) -> Cow<'_, str> {
         match &self.node_uid {
             Some(uid) => Cow::Borrowed(uid),
@@ -258,9 +257,8 @@ impl<'a> Table<'a> {
 }
 
 impl Known<'_> {
-    /// One of ours that leads where packets for the node shall go: best the node's own. One that was laid for a node that had the
-    /// machine before does as well, as when a node was registered anew: no key of ours can be changed in place, and to lay another
-    /// would cost packets.
+    /// Returns a route of this cluster with the right next hop, preferably the node's own. A route that was created for an earlier node on
+    /// the same instance serves as well: a route's key cannot be changed in place, and a replacement would lose packets.
     fn that_serves<'a, 'b>(known: &'a [Known<'b>], node: &Node, via: &NextHop) -> Option<&'a Known<'b>> {
         let good = || known.iter().filter(|known| known.ours && known.leads_to(via));
         good().find(|known| known.holder == Some(&node.uid)).or_else(|| good().next())
@@ -274,8 +272,8 @@ impl Known<'_> {
         if self.route.state == State::Active { Standing::Ready } else { Standing::Open }
     }
 
-    /// Whether laying the claim's route replaces this one: a key names one route. Only a key that the cloud remembers will do; one
-    /// that was concluded from the machine is unknown to the adapter.
+    /// Whether creating the claim's route replaces this one: a key identifies one route. Only a key stored in the cloud counts; one that
+    /// was inferred from the instance is unknown to the adapter.
     fn is_replaced_by(&self, claim: &Claim) -> bool {
         self.route.node_uid.as_ref() == Some(&claim.node_uid)
     }
@@ -284,7 +282,7 @@ impl Known<'_> {
         self.removal(Cause::Replaced)
     }
 
-    /// A cloud also tells a machine that is there and takes no such packets as a black hole: its route is like any other.
+    /// A cloud also reports a black hole for an instance that exists but takes no such packets: its route is treated like any other.
     fn unasked(&self) -> Removal {
         let leads_nowhere = self.route.state == State::Blackhole && self.route.next_hop.provider_id.is_none();
         self.removal(if leads_nowhere { Cause::LeadsNowhere } else { Cause::Unasked })
@@ -311,7 +309,7 @@ impl Known<'_> {
 
 impl fmt::Display for Lay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lay    {} to {} via {}", self.claim.to, self.node_name, self.via)?;
+        write!(f, "create {} to {} via {}", self.claim.to, self.node_name, self.via)?;
         self.instead_of.iter().try_for_each(|removal| write!(f, " instead of {}", removal.vendor_id))
     }
 }
@@ -324,7 +322,7 @@ impl fmt::Display for Removal {
     }
 }
 
-/// One line an action: for the log, and for tests.
+/// Prints one line per action, for the log and for tests.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lays.iter().try_for_each(|lay| writeln!(f, "{lay}"))?;
@@ -333,7 +331,7 @@ impl fmt::Display for Plan {
             writeln!(f, "refuse {cidr} to {node_name}: {why}")
         })?;
         self.outside.iter().try_for_each(|Refusal { node_name, cidr, why, .. }| {
-            writeln!(f, "tell   {cidr} to {node_name}: {why}")
+            writeln!(f, "report {cidr} to {node_name}: {why}")
         })
     }
 }

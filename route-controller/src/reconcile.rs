@@ -1,4 +1,4 @@
-//! The corridor: takes the one key through the four rooms. Decides nothing itself.
+//! Takes the only key through the four steps. It decides nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as Plain, PoisonError};
@@ -10,7 +10,10 @@ use controller_core::brake::Limits;
 use controller_core::events::gist;
 use controller_core::explain::{Brakes, Kind, Ledger, Object, Rehearse, Sources};
 use controller_core::mirror;
-use controller_core::start::{Holdings, Process, Shards, Share, Turn};
+use controller_core::{
+    leadership::{Holdings, Shards, Share, Turn},
+    start::Process,
+};
 use kube::Api;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -18,6 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::config::{ClusterCidrs, Config};
+use crate::error::Error;
+use crate::error::attempts::Attempts;
+use crate::error::guard::{Guard, Judgement, Nodes};
+use crate::error::turns::Turns;
 use crate::events::Events;
 use crate::events::told::Told;
 use crate::execute::record::Store;
@@ -33,68 +40,64 @@ use crate::plan::record::Record;
 use crate::plan::refusal::Refusal;
 use crate::plan::route::Route;
 use crate::plan::{Foreign, Plan, plan};
-use crate::requeue::Error;
-use crate::requeue::attempts::Attempts;
-use crate::requeue::guard::{Guard, Judgement, Nodes};
-use crate::requeue::turns::Turns;
 
-/// An adapter that is away for less than this is being restarted, which is nobody's concern.
+/// A shorter outage is not reported: the adapter is probably being restarted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The guard's name among the brakes.
+/// Name of the guard among the brakes on the status pages.
 const BRAKE: &str = "route removals";
 
-/// What another replica has, or this one cannot rely on at the moment, is looked at again after this.
+/// Delay before shards are tried again that another replica has, or whose Lease is uncertain.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Compares all nodes with all routes, again and again.
+/// Compares all nodes with all routes in passes.
 pub(crate) struct Reconciler {
     pub(crate) mirrors: Mirrors,
     trigger: Trigger,
     pub(crate) executor: Executor,
     cluster_cidrs: ClusterCidrs,
-    /// The next pass is at the latest after this.
+    /// Maximum time between two passes.
     period: Duration,
-    /// Ends the passes, and the process with them when nobody asked for that.
+    /// Stops the passes, and with them the process, unless a stop was requested.
     stop: CancellationToken,
     shards: Shards,
     removal_limits: Limits,
     memory: Mutex<Memory>,
-    /// Which nodes are not as they should be, for people who ask.
+    /// The nodes whose routes are not in sync, for the status pages.
     pub(crate) ledger: Ledger,
-    /// What the guard holds, for the same.
+    /// What the guard holds, for the status pages.
     brakes: Brakes,
-    /// What the last pass wanted, for the same.
+    /// What the last pass planned, for the dry run.
     wanted: Plain<Arc<Wanted>>,
-    /// It looks and plans, and carries nothing out.
+    /// Dry run: plans are made and not executed.
     dry_run: bool,
 }
 
-/// What is known from earlier passes. Lost with the process but for the record, at the cost of an early retry and a repeated Event.
+/// State from earlier passes. A restart loses it except for the record, at the cost of early retries and repeated Events.
 #[derive(Debug)]
 pub(crate) struct Memory {
     attempts: Attempts,
-    /// Of the conditions that are written.
+    /// Order and recent writes of conditions.
     turns: Turns,
     guard: Guard,
-    /// The shards that the guard was made for.
+    /// The shards for which the guard was made.
     holdings: Holdings,
-    /// There was a time without any, in which nothing was looked at.
+    /// The replica had no shard for a while, and made no passes.
     was_idle: bool,
-    /// The shard that the next pass begins with.
+    /// The shard with which the next pass begins.
     next: usize,
-    /// Where the cloud marks no routes: which routes without a mark are ours.
+    /// The untagged routes that belong to this cluster, on clouds without owner tags on routes.
     record: Record,
-    /// What of it is kept for the next process. `None`: it was not read yet.
+    /// The stored copy of the record. `None`: not loaded yet.
     stored: Option<Record>,
     told_refusals: Told<Refusal>,
     /// By UID of the node, and the gist of why it waits.
     told_waiting: Told<(String, String)>,
     told_held: Told<&'static str>,
-    /// Somebody else's routes that were told of.
+    /// Routes of other owners that were logged.
     foreign: BTreeSet<String>,
     waits_since: Option<Instant>,
-    /// The adapter asked for peace until then, whatever changes.
+    /// The adapter asked to wait until this time, whatever changes.
     resume: Option<Instant>,
 }
 
@@ -118,7 +121,7 @@ impl Memory {
         }
     }
 
-    /// The wait is over: the next one is told anew.
+    /// The cloud is available again: the next outage is reported again.
     fn is_served(&mut self) {
         self.waits_since = None;
         self.resume = None;
@@ -156,7 +159,7 @@ impl Reconciler {
         }
     }
 
-    /// Shows on the pages of the process how it stands with the mirrors and the passes.
+    /// Registers the readiness, queue and status pages of the controller.
     pub(crate) fn show(self: &Arc<Self>, process: &mut Process) {
         process.health.needs(&self.mirrors.nodes);
         let mirrors = self.mirrors.clone();
@@ -171,7 +174,7 @@ impl Reconciler {
         mirror::register(process.metrics(), measured);
     }
 
-    /// Passes, one at a time, until the process stops or a newer one is at work.
+    /// Makes passes, one at a time, until the process stops or a newer one takes over.
     pub(crate) async fn run(self: Arc<Self>) {
         self.trigger.wake();
         let (queue, stop) = (self.trigger.queue.clone(), self.stop.clone());
@@ -182,7 +185,7 @@ impl Reconciler {
         queue.run(1, stop, pass).await;
     }
 
-    /// One pass, and when the next is.
+    /// Makes one pass and decides when the next one is.
     async fn reconcile(&self) -> Again {
         let (memory, now) = (&mut *self.memory.lock().await, Instant::now());
         if let Some(resume) = memory.resume.filter(|resume| *resume > now) {
@@ -191,8 +194,8 @@ impl Reconciler {
         }
         self.executor.metrics.passes.inc();
         if let Err(missing) = self.mirrors.readiness() {
-            debug!(%missing, "Waits");
-            // An adapter without routes is nothing that a node waits for.
+            debug!(%missing, "Waiting for the caches");
+            // If the adapter has no routes, nodes do not wait for it.
             if self.mirrors.ability() == Some(Ability::None) {
                 self.ledger.replace(BTreeMap::new(), |_| true);
                 self.looked_at(&self.mirrors.nodes());
@@ -206,7 +209,7 @@ impl Reconciler {
         let turns = self.shards.enter_all();
         if turns.is_empty() {
             memory.was_idle = true;
-            // Whoever comes to a shard is woken for it.
+            // A replica without shards is woken when it acquires one.
             if self.shards.held() > 0 {
                 self.trigger.wake_after(MOMENT);
             }
@@ -234,8 +237,8 @@ impl Reconciler {
         again
     }
 
-    /// In a shard that was another's the guard begins anew, and what is kept of routes is read again. What was known before a time without
-    /// any shard is worth nothing.
+    /// After acquiring a shard, the guard starts again and the stored record is loaded again. After a time without any shard, all earlier
+    /// state is dropped.
     fn begin(&self, memory: &mut Memory) {
         let limits = self.removal_limits.of_share(self.shards.held(), self.shards.count());
         match memory.holdings.look(&self.shards) {
@@ -254,7 +257,7 @@ impl Reconciler {
         memory.was_idle = false;
     }
 
-    /// The nodes that were compared, how it went, and when something else may be done if nothing changes.
+    /// Returns the compared nodes, the result, and when the next pass is needed if nothing changes.
     async fn pass(
         &self,
         memory: &mut Memory,
@@ -273,7 +276,7 @@ impl Reconciler {
         if unmarked.is_some() {
             memory.record.clone_from(&plan.record);
         } else {
-            // What is known stays for an adapter that is only half upgraded, as long as the routes do.
+            // During a rolling upgrade the adapter may report marks for a moment: entries stay as long as their routes exist.
             memory.record.keep(&routes);
         }
         let is_ours = |place: &str| turns.iter().any(|turn| turn.is_for(place));
@@ -283,14 +286,14 @@ impl Reconciler {
         let (plan, judgement) = self.guarded(memory, plan, nodes.len());
         let due = memory.attempts.due(&plan, Instant::now());
         if !due.is_settled() {
-            debug!(plan = %due, "Carries out");
+            debug!(plan = %due, "Executing plan");
         }
         self.wants(Wanted { plan: plan.clone(), held: judgement.held.clone() });
         let turns_in_turn = if self.dry_run { Vec::new() } else { in_turn(turns, memory.next) };
         let Applied { left_out, reached } =
             self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
-        // What is certain is said even if the adapter went away in between.
+        // Certain conclusions are written even if the adapter became unavailable.
         let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
         judged.retain(|uid, _| is_ours(uid));
         let mut found = findings(&nodes, &plan, &memory.attempts, Instant::now());
@@ -318,7 +321,7 @@ impl Reconciler {
         (nodes, (left_out.and(said).and(recalled).and(kept), again))
     }
 
-    /// The plan without the removals that may not be tried now.
+    /// Removes the removals from the plan that are not allowed yet.
     fn guarded(&self, memory: &mut Memory, mut plan: Plan, n_listed: usize) -> (Plan, Judgement) {
         let reached = plan.reached.iter().chain(memory.guard.heirs()).cloned().collect();
         let deleted = self.mirrors.deleted(reached);
@@ -326,7 +329,7 @@ impl Reconciler {
         (plan, judgement)
     }
 
-    /// What the last pass wanted.
+    /// What the last pass planned.
     pub(crate) fn wanted(&self) -> Arc<Wanted> {
         Arc::clone(&self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -340,7 +343,7 @@ impl Reconciler {
         self.ledger.looked_at_all(ours.map(|node| Object::node(&node.name, &node.uid)));
     }
 
-    /// Reads, once, what earlier processes knew of routes. Without it all goes on, but nothing of theirs is removed.
+    /// Loads, once, the record of earlier processes. Without it passes go on, but routes of earlier processes are not removed.
     async fn recall(&self, memory: &mut Memory) -> Result<(), Error> {
         if self.mirrors.ability() == Some(Ability::Unmarked) && memory.stored.is_none() {
             let loaded = self.executor.store.load().await;
@@ -351,7 +354,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Writes what has become known, for the next process.
+    /// Stores the updated record for the next process.
     async fn keep(&self, memory: &mut Memory) -> Result<(), Error> {
         let Some(stored) = &memory.stored else { return Ok(()) };
         let saved = self.executor.store.save(&memory.record, stored).await;
@@ -364,18 +367,18 @@ impl Reconciler {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         match error {
             Error::Superseded { .. } => {
-                error!(%error, cause, "Ends");
+                error!(%error, cause, "Stopping");
                 self.stop.cancel();
             }
             Error::Adapter { .. } => {
-                warn!(%error, cause, "Waits");
+                warn!(%error, cause, "Pass failed, waiting for the cloud adapter");
                 self.tell_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
             }
             Error::Elsewhere { source } => {
-                warn!(%error, cause, "Waits");
+                warn!(%error, cause, "Pass failed, waiting for the cloud adapter");
                 self.tell_waiting(memory, nodes, (&source.message, None));
             }
-            Error::Conditions { .. } | Error::Record { .. } => warn!(%error, cause, "Tries again"),
+            Error::Conditions { .. } | Error::Record { .. } => warn!(%error, cause, "Pass failed, retrying"),
         }
     }
 
@@ -386,12 +389,13 @@ impl Reconciler {
         }
     }
 
-    /// Once each, as long as it is there. Gauges say how many there are.
+    /// Logs each route once while it exists. Gauges count them.
     fn tell_foreign(&self, memory: &mut Memory, foreign: &[Foreign]) {
         self.executor.metrics.foreign(foreign);
         for Foreign { vendor_id, to, via, owner } in foreign {
             if !memory.foreign.contains(vendor_id) {
-                info!(vendor_id, %to, %via, %owner, "Somebody else's route overlaps the pods' networks, it is left alone");
+                info!(vendor_id, %to, %via, %owner, "A route that this cluster does not own overlaps \
+                                                     the pod CIDRs and is left alone");
             }
         }
         memory.foreign = foreign.iter().map(|foreign| foreign.vendor_id.clone()).collect();
@@ -407,7 +411,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells it on each node that has no route yet, so that whoever looks at the node sees why.
+    /// Reports the outage on each node that has no route yet.
     fn tell_waiting(&self, memory: &mut Memory, nodes: &[Arc<Node>], (why, reason): (&str, Option<Reason>)) {
         let now = Instant::now();
         let since = *memory.waits_since.get_or_insert(now);
@@ -432,7 +436,7 @@ impl Reconciler {
     }
 }
 
-/// The same, beginning with this shard or the next one after it.
+/// Returns the turns in their order, beginning with shard `first` or the next one.
 fn in_turn(turns: &[Turn], first: usize) -> Vec<&Turn> {
     let (before, from): (Vec<&Turn>, Vec<&Turn>) = turns.iter().partition(|turn| turn.shard() < first);
     [from, before].concat()

@@ -1,4 +1,4 @@
-//! The whole controller over a faked API server and a faked cloud, on paused time.
+//! The whole controller with a fake API server and a fake cloud, on paused time.
 
 mod conditions;
 mod cost;
@@ -23,14 +23,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 
-/// A controller between both fakes.
+/// A controller with both fakes.
 struct World {
     kube: FakeKube,
     cloud: FakeCloud,
     stop: CancellationToken,
     health: Health,
     explain: Explain,
-    /// Whether it is started to look only.
+    /// Whether it is in dry run.
     dry_run: bool,
     controller: JoinSet<anyhow::Result<()>>,
 }
@@ -64,11 +64,11 @@ impl World {
     async fn stop(&mut self) {
         self.stop.cancel();
         while let Some(ended) = self.controller.join_next().await {
-            ended.expect("no panic").expect("a stop that was asked for");
+            ended.expect("no panic").expect("a requested stop");
         }
     }
 
-    /// So many nodes `n0`, `n1` and on, each with its route and its condition; waits for them.
+    /// Adds this many nodes `n0`, `n1`, ..., and waits until each has its route and its condition.
     async fn with_nodes(n: usize) -> Self {
         let mut world = Self::new();
         world.marks_routes();
@@ -82,7 +82,7 @@ impl World {
         self.kube.delete::<Node>(&ObjectName::cluster(name));
     }
 
-    /// Calls that change routes, and writes to the API server but for Events.
+    /// Calls that change routes, and writes to the API server other than Events.
     fn spent(&self) -> (u32, usize) {
         (self.cloud.calls("ApplyRoutes"), self.kube.writes().len())
     }
@@ -95,7 +95,7 @@ impl World {
         condition.map(|it| format!("{} {}", it.status, it.reason.unwrap_or_default())).unwrap_or_default()
     }
 
-    /// `destination via machine at address`, in order.
+    /// `destination via instance at address`, sorted.
     fn routes(&self) -> Vec<String> {
         let told = |route: &Route| {
             let hop = route.next_hop.clone().unwrap_or_default();
@@ -110,7 +110,7 @@ impl World {
 fn configured(more: &[&str]) -> Config {
     let cidrs = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
     let flags = ["route-controller", "--cluster-id=cluster-uid", cidrs, "--kubeconfig="];
-    Config::from_arguments(flags.iter().chain(more)).expect("good flags")
+    Config::from_arguments(flags.iter().chain(more)).expect("valid flags")
 }
 
 fn ready(name: &str, cidr: &str) -> NodeBuilder {
@@ -136,13 +136,14 @@ fn foreign(destination: &str) -> Route {
     }
 }
 
-/// Long enough for anything that would still happen.
+/// Long enough for any further reaction.
 async fn settle() {
     tokio::time::sleep(Duration::from_mins(20)).await;
 }
 
+// Behaviour: R18
 #[tokio::test(start_paused = true)]
-async fn a_node_gets_its_route_and_says_so_and_a_restart_writes_nothing() {
+async fn node_gets_its_route_and_a_restart_writes_nothing() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
@@ -159,9 +160,9 @@ async fn a_node_gets_its_route_and_says_so_and_a_restart_writes_nothing() {
     assert_eq!(world.kube.events(), [""; 0]);
 }
 
-/// Nodes have the ID with the region or without it, and the adapter lists one of both.
+/// Nodes may have the ID with the region or without it, and the adapter lists one of the forms.
 #[tokio::test(start_paused = true)]
-async fn a_route_serves_its_node_whichever_form_the_provider_id_has() {
+async fn route_serves_its_node_with_both_forms_of_the_provider_id() {
     for (listed, written) in [("sim:///a", "sim://north/a"), ("sim://north/a", "sim:///a")] {
         let mut world = World::new();
         world.marks_routes();
@@ -190,7 +191,7 @@ async fn a_route_serves_its_node_whichever_form_the_provider_id_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_condition_is_patched_alone_and_the_others_stay() {
+async fn only_the_network_condition_is_patched() {
     let mut world = World::new();
     let mut a: Node = ready("a", "10.244.1.0/24").into();
     let condition = serde_json::json!([{ "type": "Ready", "status": "True" }]);
@@ -209,8 +210,9 @@ async fn the_condition_is_patched_alone_and_the_others_stay() {
     world.stop().await;
 }
 
+// Behaviour: R17
 #[tokio::test(start_paused = true)]
-async fn a_hundred_nodes_that_join_at_once_take_two_calls_at_most() {
+async fn hundred_nodes_that_join_at_once_take_at_most_two_calls() {
     let mut world = World::new();
     world.start();
     settle().await;
@@ -226,8 +228,9 @@ async fn a_hundred_nodes_that_join_at_once_take_two_calls_at_most() {
     world.stop().await;
 }
 
+// Behaviour: R1
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_initialised_yet_waits_in_silence() {
+async fn uninitialised_node_waits_without_an_event() {
     let mut world = World::new();
     world.put(node("a").uninitialised().pods("10.244.1.0/24"));
     world.start();
@@ -240,9 +243,10 @@ async fn a_node_that_is_not_initialised_yet_waits_in_silence() {
     world.stop().await;
 }
 
-/// As of a classic controller whose `--cluster-cidr` is another one than the nodes'.
+/// As for a former controller with a `--cluster-cidr` that does not contain the nodes' CIDRs.
+// Behaviour: R3
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_pods_are_outside_of_the_cluster_has_its_route_and_hears_that_it_stays() {
+async fn outside_cidr_gets_its_route_and_an_event() {
     let mut world = World::new();
     world.marks_routes();
     world.put(ready("a", "10.99.1.0/24"));
@@ -252,8 +256,12 @@ async fn a_node_whose_pods_are_outside_of_the_cluster_has_its_route_and_hears_th
     let (seen, asked) = world.cloud.read(|state| {
         (state.route_watches[0].cluster_cidrs.clone(), state.route_changes[0].cluster_cidrs.clone())
     });
-    assert_eq!(seen, ["0.0.0.0/0", "::/0"], "an adapter shows nothing else");
-    assert_eq!(asked, ["10.244.0.0/16", "fd00:244::/48", "10.99.1.0/24"], "an adapter lays nothing else");
+    assert_eq!(seen, ["0.0.0.0/0", "::/0"], "an adapter shows no other routes");
+    assert_eq!(
+        asked,
+        ["10.244.0.0/16", "fd00:244::/48", "10.99.1.0/24"],
+        "an adapter creates no other routes"
+    );
     settle().await;
     let events = world.kube.events();
     assert!(events.len() == 1 && events[0].starts_with("Warning PodCIDROutside a: "), "{events:?}");
@@ -264,8 +272,9 @@ async fn a_node_whose_pods_are_outside_of_the_cluster_has_its_route_and_hears_th
     world.stop().await;
 }
 
+// Behaviour: R5, W19
 #[tokio::test(start_paused = true)]
-async fn a_cidr_in_another_spelling_is_the_same_and_an_idle_hour_takes_no_second_watch() {
+async fn cidr_spelling_is_ignored_and_one_watch_is_enough() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24").pods("fd00:244:0:1::/64"));
     for (id, destination) in [("1", "10.244.1.7/24"), ("2", "FD00:244:0:1:0::/64")] {
@@ -278,8 +287,9 @@ async fn a_cidr_in_another_spelling_is_the_same_and_an_idle_hour_takes_no_second
     world.stop().await;
 }
 
+// Behaviour: R11
 #[tokio::test(start_paused = true)]
-async fn a_route_goes_with_its_node_and_a_foreign_one_stays() {
+async fn route_is_removed_with_its_node_and_a_foreign_one_stays() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.cloud.edit(|state| drop(state.routes.insert("rt-7".to_owned(), foreign("10.244.7.0/24"))));
@@ -292,7 +302,7 @@ async fn a_route_goes_with_its_node_and_a_foreign_one_stays() {
     world.stop().await;
 }
 
-/// A route of a cloud that cannot remember whose it is, via the machine of node `name`, or via nobody.
+/// A route of a cloud without owner tags, via the instance of node `name`, or via an address alone.
 fn unmarked(id: &str, destination: &str, machine: Option<&str>) -> Route {
     let provider_id = machine.map(|name| format!("sim://north/{name}")).unwrap_or_default();
     let state = if machine.is_some() { RouteState::Active } else { RouteState::Blackhole };
@@ -301,7 +311,7 @@ fn unmarked(id: &str, destination: &str, machine: Option<&str>) -> Route {
 }
 
 impl World {
-    /// The cloud remembers whose a route is.
+    /// The cloud stores the owner of a route.
     fn marks_routes(&self) {
         let (name, level) = ("routes.ownership-tags".to_owned(), Level::Stable.into());
         let capability = Capability { name, level, ..Capability::default() };
@@ -312,7 +322,7 @@ impl World {
         self.cloud.edit(|state| drop(state.routes.insert(route.vendor_id.clone(), route)));
     }
 
-    /// The entries that are kept for the next process.
+    /// The entries of the stored record.
     fn kept(&self) -> Vec<String> {
         let map: Option<ConfigMap> =
             self.kube.get(&ObjectName::namespaced("default", "route-controller-routes"));
@@ -321,8 +331,9 @@ impl World {
     }
 }
 
+// Behaviour: R13
 #[tokio::test(start_paused = true)]
-async fn a_route_without_a_mark_goes_with_its_node_even_if_nobody_looked_meanwhile() {
+async fn untagged_route_is_removed_after_a_restart() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.put(ready("b", "10.244.2.0/24"));
@@ -349,8 +360,9 @@ async fn a_route_without_a_mark_goes_with_its_node_even_if_nobody_looked_meanwhi
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
 }
 
+// Behaviour: R13
 #[tokio::test(start_paused = true)]
-async fn a_record_that_somebody_deletes_is_made_anew_as_a_whole() {
+async fn deleted_record_is_recreated_completely() {
     let mut world = World::new();
     for (n, name) in ["a", "b"].into_iter().enumerate() {
         let cidr = format!("10.244.{n}.0/24");
@@ -368,7 +380,7 @@ async fn a_record_that_somebody_deletes_is_made_anew_as_a_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_cloud_marks_routes_there_is_no_record_and_an_unmarked_one_stays() {
+async fn cloud_with_tags_has_no_record_and_untagged_routes_stay() {
     let mut world = World::new();
     world.marks_routes();
     world.put(ready("a", "10.244.1.0/24"));
@@ -382,7 +394,7 @@ async fn where_the_cloud_marks_routes_there_is_no_record_and_an_unmarked_one_sta
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_cannot_be_written_holds_no_route_up_and_is_written_later() {
+async fn unwritable_record_blocks_no_route_and_is_retried() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
@@ -396,8 +408,9 @@ async fn a_record_that_cannot_be_written_holds_no_route_up_and_is_written_later(
     world.stop().await;
 }
 
+// Behaviour: R7, W19
 #[tokio::test(start_paused = true)]
-async fn a_cidr_that_moves_to_another_node_is_freed_first() {
+async fn moved_cidr_is_freed_first() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
@@ -413,15 +426,16 @@ async fn a_cidr_that_moves_to_another_node_is_freed_first() {
     world.stop().await;
 }
 
+// Behaviour: R14, W19
 #[tokio::test(start_paused = true)]
-async fn a_failed_route_is_told_and_tried_again_though_nothing_else_changes() {
+async fn failed_route_is_reported_and_retried() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::Internal, "a defect"));
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorQuota, "50 routes"));
     world.start();
-    eventually("the failure is said", || world.condition("a") == "True NoRouteCreated").await;
-    eventually("the repair is said", || world.condition("a") == "False RouteCreated").await;
+    eventually("the failure is written", || world.condition("a") == "True NoRouteCreated").await;
+    eventually("the repair is written", || world.condition("a") == "False RouteCreated").await;
     settle().await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 3);
     assert_eq!(world.kube.writes().len(), 2);
@@ -435,30 +449,32 @@ async fn a_failed_route_is_told_and_tried_again_though_nothing_else_changes() {
     world.stop().await;
 }
 
+// Behaviour: R12
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_route_in_the_way_is_told_and_costs_nothing_until_it_goes() {
+async fn conflicting_foreign_route_is_reported_and_costs_nothing() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.cloud.edit(|state| drop(state.routes.insert("rt-7".to_owned(), foreign("10.244.1.0/24"))));
     world.start();
-    eventually("the failure is said", || world.condition("a") == "True NoRouteCreated").await;
+    eventually("the failure is written", || world.condition("a") == "True NoRouteCreated").await;
     settle().await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 0);
     let events = world.kube.events();
     assert!(events[0].contains("FailedToCreateRoute a: ") && events[0].contains("route rt-7"), "{events:?}");
 
     world.cloud.edit(|state| drop(state.routes.remove("rt-7")));
-    eventually("the repair is said", || world.condition("a") == "False RouteCreated").await;
+    eventually("the repair is written", || world.condition("a") == "False RouteCreated").await;
     world.stop().await;
 }
 
+// Behaviour: R19
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_away_is_waited_for_and_the_node_shows_why() {
+async fn unavailable_adapter_is_reported_on_the_node() {
     let mut world = World::new();
     world.cloud.away(true);
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the node shows why", || !world.kube.events().is_empty()).await;
+    eventually("the Event is emitted", || !world.kube.events().is_empty()).await;
     settle().await;
     let events = world.kube.events();
     assert_eq!(events.len(), 1, "{events:?}");
@@ -474,7 +490,7 @@ async fn an_adapter_that_is_away_is_waited_for_and_the_node_shows_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttled_adapter_is_left_in_peace_for_as_long_as_it_asks() {
+async fn throttling_adapter_is_called_after_its_delay() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     let busy = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(60));
@@ -492,8 +508,9 @@ async fn a_throttled_adapter_is_left_in_peace_for_as_long_as_it_asks() {
     world.stop().await;
 }
 
+// Behaviour: R19
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_is_waited_for_and_nothing_is_removed_meanwhile() {
+async fn unavailable_api_server_removes_nothing() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
@@ -511,7 +528,7 @@ async fn an_api_server_that_is_away_is_waited_for_and_nothing_is_removed_meanwhi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_could_not_be_written_is_written_later() {
+async fn failed_condition_write_is_retried() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.kube.refuse_next(500);
@@ -522,12 +539,12 @@ async fn a_condition_that_could_not_be_written_is_written_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newer_controller_ends_this_one() {
+async fn newer_controller_stops_this_one() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::StaleFence, "epoch 7 was here"));
     world.start();
     let ended = world.controller.join_next().await.expect("one controller").expect("no panic");
-    assert!(ended.is_err(), "it must not look like a stop that was asked for");
+    assert!(ended.is_err(), "the exit code differs from that of a requested stop");
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
 }

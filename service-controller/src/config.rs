@@ -1,4 +1,4 @@
-//! Flags and environment to a checked [`Config`]. Reads in one function, judges in another, and reports all faults at once.
+//! Converts flags and environment into a validated [`Config`]. All errors are reported at once.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
     },
 };
 
-/// More at once than any cloud answers.
+/// More concurrent syncs than any cloud can handle.
 const MOST_SYNCS: usize = 1000;
-/// More members than any cloud takes: no bound.
+/// More members than any cloud allows, so effectively no limit.
 const MOST_MEMBERS: usize = 1_000_000_000;
 
-/// Ends the help. No line is longer than 76 letters: clap breaks longer ones on a terminal, and a copied command would fail.
+/// End of the help. Lines have at most 76 characters: clap wraps longer ones on a terminal, which breaks commands when they are copied.
 const EXAMPLE: &str = "\
 Example, outside of a cluster, with an adapter on this machine:
   service-controller --kubeconfig admin.conf \\
@@ -35,104 +35,108 @@ Events say what it waits for.
 `service-controller self-test` makes such a Service, waits for its address
 and removes it; `self-test --help` has its flags.";
 
-/// Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
+/// Create and maintain load balancers for Services of type LoadBalancer, through a cloud adapter.
 #[derive(Debug, Parser)]
 #[command(name = "service-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
-    /// How many Services are worked on at once. What reaches the cloud is limited by the adapter's budget, not by this.
+    /// Maximum number of Services that are synced at once. The adapter's budget limits the calls to the cloud, not this flag.
     #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
     concurrent_service_syncs: String,
 
-    /// What an annotation says of every Service that does not say it itself, without its prefix: idle-timeout=5m. Repeatable.
+    /// Default for an annotation, by its name without the prefix, such as idle-timeout=5m. For all Services without that annotation.
+    /// Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     service_default: Vec<String>,
 
-    /// Ports of nodes that the annotation health-check.port may name in any Service, with commas (default 10256, kube-proxy's).
+    /// Comma-separated node ports that the annotation health-check.port may name in any Service (default 10256, the port of kube-proxy).
     ///
-    /// A Service may name its own node ports and its healthCheckNodePort besides; any other port is refused. The mode kube-proxy probes
-    /// port 10256 whatever the list says.
+    /// A Service may also name its own node ports and its healthCheckNodePort; any other port is refused. The mode kube-proxy uses port
+    /// 10256 regardless of this list.
     #[arg(long, value_name = "PORTS", default_value = "10256")]
     health_check_ports: String,
 
     /// Maximum number of members of a new load balancer, which are listeners times nodes (default 20000).
     ///
-    /// A Service that asks for more is refused. A load balancer that exists goes on following the nodes as long as its Service asks for no
-    /// further ports and for no other node-selector.
+    /// A Service that asks for more is refused. An existing load balancer continues to follow the nodes while its ports and its
+    /// node-selector do not grow or change.
     #[arg(long, value_name = "N", default_value = "20000", allow_negative_numbers = true)]
     max_members_per_service: String,
 
-    /// How load balancers are called at the cloud, such as {cluster}-{namespace}-{service}. Without it: as the adapter likes.
+    /// Template for the names of load balancers in the cloud, such as {cluster}-{namespace}-{service}. Without it, the adapter chooses the
+    /// names.
     ///
-    /// {cluster} is --cluster-name, {namespace} and {service} are the Service's, and {uid} is its UID: 31 digits without dashes, so that
-    /// a{uid} is the name that Go cloud controller managers give. It must have {uid}, or {namespace} and {service}; the rest is letters,
-    /// digits, -, _ and . (with _ or . between them no two Services have one name). Whose a load balancer is never depends on its name:
-    /// what is there is renamed in place if the cloud can, and never made anew. A Service says otherwise by the annotation name.
+    /// {cluster} is --cluster-name, {namespace} and {service} are those of the Service, and {uid} is its UID: 31 digits without dashes, so
+    /// that a{uid} is the name that Go cloud controller managers use. The template must have {uid}, or {namespace} and {service}; all other
+    /// characters must be letters, digits, -, _ and . (with _ or . between them, names are unique). Names do not decide ownership: an
+    /// existing load balancer is renamed in place if the cloud supports it, and never recreated. The annotation name overrides the template
+    /// for a Service.
     #[arg(long, value_name = "TEMPLATE")]
     load_balancer_name_template: Option<String>,
 
-    /// Whose annotations are understood beside ours, for Services that come from another controller. What it made is taken over.
+    /// Other controller whose annotations are understood, too, for Services that were managed by it. Its load balancers are adopted.
     #[arg(long, value_name = "CONTROLLER")]
     compat: Option<Compat>,
 
-    /// The `spec.loadBalancerClass` that is ours.
+    /// The `spec.loadBalancerClass` that this controller manages.
     #[arg(long, value_name = "NAME")]
     load_balancer_class: Option<String>,
 
-    /// Whether Services without a class are ours.
+    /// Whether this controller manages Services without a class.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     default_load_balancer: bool,
 
-    /// What becomes of load balancers of this cluster that no Service wants any more.
+    /// How to handle load balancers of this cluster that no Service uses any more.
     #[arg(long, value_name = "WHAT", default_value = "report")]
     orphans: OrphansArg,
 
-    /// With --orphans=delete: one goes when it was without a Service for so long, and no more within this time than 10 or 30 % of all.
+    /// Minimum time that a load balancer has no Service before --orphans=delete deletes it. Also the window in which at most 10, and at
+    /// most 30 % of all, are deleted.
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     orphan_minimum_age: String,
 
-    /// Removes the load balancers of all Services that are ours, and then ends. The Services stay. For who uninstalls.
+    /// Delete the load balancers of all Services that this controller manages, then exit. The Services stay. Set before uninstalling.
     #[arg(long)]
     remove_all: bool,
 
-    // Last: the headings of its groups hold for what follows.
+    // This must be last, because its help headings also apply to the flags after it.
     #[command(flatten)]
     common: CommonArgs,
 
-    /// Where /metrics, /healthz, /livez and /readyz are served over plain HTTP.
+    /// Address of the plain HTTP endpoint with /metrics, /healthz, /livez and /readyz.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10271", help_heading = "Pages")]
     http_address: String,
 }
 
-/// What becomes of orphans.
+/// How orphans are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OrphansArg {
-    /// They are told, in a log line, an Event and a metric, and stay.
+    /// Report them with a log line, an Event and a metric, and keep them.
     Report,
-    /// They are told, and removed after a while.
+    /// Report them, and delete them after some time.
     Delete,
 }
 
-/// The flags, checked.
+/// The validated flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) common: CommonConfig,
     pub(crate) work: Work,
 }
 
-/// What is done, and how.
+/// Settings of the controller's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Services worked on at once.
+    /// Maximum number of Services that are synced at once.
     pub(crate) workers: usize,
-    /// How Services are read.
+    /// How Services are interpreted.
     pub(crate) reading: Reading,
-    /// What becomes of load balancers without a Service.
+    /// How load balancers without a Service are handled.
     pub(crate) orphans: Orphans,
 }
 
 impl Config {
     /// # Errors
-    /// What is wrong with the flags, all of it; `clap::Error::exit` prints it and ends the process with code 2.
+    /// Returns all errors in the flags; `clap::Error::exit` prints them and exits with code 2.
     pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
@@ -149,7 +153,7 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
         faults.add(
             "--remove-all",
             "true",
-            "with --dry-run nothing would be removed, and it would never end: leave out one of them",
+            "with --dry-run nothing is deleted, so it would never end: remove one of the two flags",
         );
     }
     let orphans = orphans(args, faults);
@@ -164,12 +168,12 @@ fn classes(args: &Args, faults: &mut Faults) -> Option<Classes> {
     let given = own.as_deref().unwrap_or_default();
     let named = match &own {
         Some(class) if !is_class(class) => {
-            Err("is no class: write one as Kubernetes takes it, such as example.com/internal")
+            Err("is not a valid class: write one such as example.com/internal")
         }
         Some(_) | None => Ok(()),
     };
     let any = if own.is_none() && !args.default_load_balancer {
-        Err("leaves nothing to do: name a class with --load-balancer-class")
+        Err("leaves nothing to do: set --load-balancer-class")
     } else {
         Ok(())
     };
@@ -178,14 +182,14 @@ fn classes(args: &Args, faults: &mut Faults) -> Option<Classes> {
     named.map(|()| Classes { own, unclassed: args.default_load_balancer })
 }
 
-/// `None`: nobody asks for it, or something is wrong, which stands in `faults`.
+/// `None`: no template is set, or it is invalid, which is recorded in `faults`.
 fn names(args: &Args, faults: &mut Faults) -> Option<Template> {
     let given = args.load_balancer_name_template.as_deref()?;
     let read = Template::read(given, &args.common.cluster_name);
     faults.check("--load-balancer-name-template <TEMPLATE>", given, read)
 }
 
-/// A label's name, with a prefix or without: all that an API server takes.
+/// Whether it is a label name, with or without a prefix, as the API server requires.
 fn is_class(class: &str) -> bool {
     let (prefix, name) = class.split_once('/').unwrap_or(("a", class));
     let fits = |word: &str, longest: usize, rest: &[char]| {
@@ -207,7 +211,7 @@ fn orphans(args: &Args, faults: &mut Faults) -> Option<Orphans> {
     })
 }
 
-/// What is wrong stands in `faults`, and is left out.
+/// Invalid values are recorded in `faults` and skipped.
 fn bounds(args: &Args, faults: &mut Faults) -> Bounds {
     let given = &args.health_check_ports;
     let entries = given.split(',').map(str::trim).filter(|_| !given.trim().is_empty());
@@ -242,8 +246,9 @@ mod tests {
         })
     }
 
+    // Behaviour: W2
     #[test]
-    fn everything_but_the_cluster_id_has_a_default() {
+    fn only_cluster_id_flag_is_required_by_service_controller() {
         let config = parse(&[]).unwrap();
         assert_eq!(config.work.workers, 50);
         assert_eq!(config.work.orphans, Orphans::Report);
@@ -252,13 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_nothing_cannot_remove_all() {
+    fn remove_all_is_refused_with_dry_run() {
         assert!(parse(&["--dry-run"]).unwrap().common.dry_run);
         assert!(!parse(&["--dry-run=false", "--remove-all"]).unwrap().common.dry_run);
         let error = parse(&["--dry-run", "--remove-all"]).unwrap_err();
-        assert!(error.contains("with --dry-run nothing would be removed"), "{error}");
+        assert!(error.contains("with --dry-run nothing is deleted"), "{error}");
     }
 
+    // Behaviour: P1
     #[test]
     fn all_faults_are_reported_at_once() {
         for number in ["0", "-5", "many"] {
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_judged_as_annotations_are() {
+    fn service_defaults_are_validated_like_annotations() {
         let good = [
             "--service-default=idle-timeout=5m",
             "--service-default=tags=team=shop",
@@ -293,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_port_of_probes_is_in_the_operators_list() {
+    fn default_health_check_port_must_be_allowed() {
         let bounds =
             |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults.bounds().clone());
         let of = |ports: &[u32]| {
@@ -315,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_on_members_is_a_flag() {
+    fn member_limit_is_a_flag() {
         let members =
             |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults.bounds().members);
         assert_eq!((members(&[]), members(&["--max-members-per-service=7"])), (Ok(20_000), Ok(7)));
@@ -326,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_names_has_the_cluster_s_name_in_it_and_is_judged_at_the_start() {
+    fn name_template_contains_cluster_name_and_is_validated() {
         let names = |flags: &[&str]| parse(flags).map(|config| config.work.reading.defaults);
         assert_eq!(names(&[]), Ok(Defaults::default()));
         let template = Template::read("{cluster}-{namespace}-{service}", "prod").unwrap();
@@ -340,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_of_other_controllers_are_understood_only_if_that_is_asked_for() {
+    fn foreign_annotations_need_compat_flag() {
         assert_eq!(parse(&[]).unwrap().work.reading.compat, None);
         assert_eq!(parse(&["--compat=openstack"]).unwrap().work.reading.compat, Some(Compat::Openstack));
         let error = parse(&["--compat=openstck"]).unwrap_err();
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_of_our_own_is_one_that_an_api_server_takes() {
+    fn load_balancer_class_flag_is_validated() {
         let classes = |flags: &[&str]| parse(flags).map(|config| config.work.reading.classes);
         let own = |class: &str, unclassed| Classes { own: Some(class.to_owned()), unclassed };
         let internal = "--load-balancer-class=example.com/internal";
@@ -360,14 +366,14 @@ mod tests {
         assert_eq!(classes(&["--load-balancer-class=Internal_1"]), Ok(own("Internal_1", true)));
         for bad in ["", "a/b/c", "/a", "a/", "-a", "a b", "a_b/c"] {
             let error = classes(&[&format!("--load-balancer-class={bad}")]).unwrap_err();
-            assert!(error.contains("is no class"), "{bad}: {error}");
+            assert!(error.contains("is not a valid class"), "{bad}: {error}");
         }
         let error = classes(&["--default-load-balancer=false"]).unwrap_err();
         assert!(error.contains("leaves nothing to do"), "{error}");
     }
 
     #[test]
-    fn orphans_go_only_if_that_is_asked_for() {
+    fn orphans_are_reported_by_default() {
         let orphans = |flags: &[&str]| parse(flags).map(|config| config.work.orphans);
         let after = |secs| Ok(Orphans::DeleteAfter(Duration::from_secs(secs)));
         assert_eq!(orphans(&["--orphan-minimum-age=2h"]), Ok(Orphans::Report));
@@ -380,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn all_load_balancers_go_only_if_that_is_asked_for() {
+    fn remove_all_is_off_by_default() {
         let none_wanted = |flags: &[&str]| parse(flags).map(|config| config.work.reading.none_wanted);
         assert_eq!((none_wanted(&[]), none_wanted(&["--remove-all"])), (Ok(false), Ok(true)));
     }
 
     #[test]
-    fn a_misspelt_flag_is_answered_with_the_nearest() {
+    fn misspelt_flag_gets_a_suggestion() {
         let error = parse(&["--concurrent-service-sync=3"]).unwrap_err();
         assert!(error.contains("--concurrent-service-syncs"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! What people hear at their Service. Reasons and messages are those that dashboards and habits know from the classic
-//! controller; only the errors say more.
+//! Events about Services. Reasons and messages are those of the former cloud controller manager, which dashboards and users know; only the
+//! errors have more detail.
 
 use controller_core::events::{Kind, Notice, bounded};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Characters of an Event that repeats what users write.
+/// Maximum length, in characters, of an Event that repeats text written by users.
 const NOTE_MAX: usize = 200;
 
 /// The Service that an Event is about.
@@ -29,7 +29,10 @@ pub(crate) fn about(id: &ServiceId) -> ObjectReference {
     }
 }
 
-/// The words for a piece of news.
+const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
+                       --load-balancer-name-template has no effect";
+
+/// Builds the Event for a piece of news.
 pub(crate) fn notice(news: &News) -> Notice {
     match news {
         News::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
@@ -43,27 +46,20 @@ pub(crate) fn notice(news: &News) -> Notice {
             warning("UnAvailableLoadBalancer", "Ensure", bounded(&note, NOTE_MAX))
         }
         News::NoNodes => {
-            let note = "No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is";
+            let note = "The node list is empty although no node deletion was observed; keeping the \
+                        current backends until a node is listed. Check the Nodes: kubectl get nodes";
             warning("NoNodesListed", "Update", note.to_owned())
         }
         News::HeldByAnother(holders) => held_by_another(holders.as_deref()),
         News::Compatible(words) => {
-            let note = format!("Understood, and better written in our words: {}", words.join("; "));
+            let note =
+                format!("Deprecated annotations are in effect; replace them with: {}", words.join("; "));
             Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
         }
         News::Ignored(keys) => {
             Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note: ignored(keys) }
         }
-        News::Unnamed => {
-            let note = "The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template \
-                        does nothing here";
-            Notice {
-                kind: Kind::Normal,
-                reason: "IgnoredNameTemplate",
-                action: "Read",
-                note: note.to_owned(),
-            }
-        }
+        News::Unnamed => normal("IgnoredNameTemplate", "Read", UNNAMED),
         News::Failed(Step::Sync, why) => {
             warning("SyncLoadBalancerFailed", "Sync", format!("Error syncing load balancer: {why}"))
         }
@@ -77,7 +73,10 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::Orphaned(ids) => orphaned(ids),
         News::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
         News::OrphanReleased(ids) => {
-            let note = format!("Removes load balancer {ids} that a person released: no Service wants it");
+            let note = format!(
+                "Deleting load balancer {ids}: no Service uses it, and it was \
+                 released in ConfigMap {RELEASES}"
+            );
             normal("OrphanReleased", "Sweep", &note)
         }
         News::ReleaseRefused(given, owner) => release_refused(given, owner),
@@ -85,19 +84,20 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
         News::Grown(members) => {
             let note = format!(
-                "{members}: the load balancer goes on following nodes, but gets no further ports and no other node-selector"
+                "{members}: node changes are still applied, but new ports and node-selector changes \
+                 are not. Select fewer nodes"
             );
             warning("TooManyMembers", "Update", note)
         }
     }
 }
 
-/// Names as many annotations as there is place for, at least one.
+/// Lists as many annotations as fit, at least one.
 fn ignored(keys: &[String]) -> String {
     let instead = if keys.iter().any(|key| may_be_understood(key)) {
-        "start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev"
+        "start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations"
     } else {
-        "write those of lb.cloudadapter.dev"
+        "use the lb.cloudadapter.dev annotations"
     };
     let note = |named: usize| {
         let list = keys.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -105,24 +105,24 @@ fn ignored(keys: &[String]) -> String {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        format!("These annotations have no effect here: {list}{more}; {instead}")
+        format!("These annotations have no effect: {list}{more}; {instead}")
     };
     let fits = |named: &usize| note(*named).chars().count() <= NOTE_MAX;
     bounded(&note((1..=keys.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
 }
 
-/// Why a load balancer has no nodes, where its selector is the cause.
+/// Explains why a load balancer has no nodes, where its selector is the cause.
 pub(crate) fn matches_none(selector: &Selector) -> String {
     if selector.is_nothing() {
-        return "the Service has none of the node ports of its last good settings any more".to_owned();
+        return "the Service no longer has any node port of its last valid settings".to_owned();
     }
     format!("no node matches node-selector {selector}")
 }
 
 fn orphaned(ids: &str) -> Notice {
     let note = format!(
-        "No Service wants load balancer {ids} any more; remove it by `cloudctl orphans --delete` if nobody \
-         needs it, or start service-controller with --orphans=delete"
+        "No Service uses load balancer {ids} any more. Delete it with `cloudctl orphans --delete`, \
+         or start service-controller with --orphans=delete"
     );
     warning("OrphanedLoadBalancer", "Sweep", note)
 }
@@ -130,25 +130,25 @@ fn orphaned(ids: &str) -> Notice {
 fn release_refused(given: &str, owner: &ServiceId) -> Notice {
     let uid = &owner.uid;
     let note = format!(
-        "ConfigMap {RELEASES} releases {uid} as \"{given}\", and its load balancer says that it was made for {owner}: it stays; write that \
-         name, or take the key out"
+        "ConfigMap {RELEASES} releases {uid} as \"{given}\", but its load balancer belongs to \
+         {owner}: not deleted. Correct the name or remove the key"
     );
     warning("ReleaseRefused", "Sweep", note)
 }
 
 fn of_another(ids: &str) -> Notice {
     let note = format!(
-        "The Service is of a class that is not ours, and load balancer {ids} in its status is: it is left alone; start \
-         service-controller with --load-balancer-class if the class is meant for it"
+        "loadBalancerClass does not match this controller, but the status points to load balancer \
+         {ids}, which this controller manages; set --load-balancer-class to manage it"
     );
     warning("LoadBalancerClassChanged", "Sync", note)
 }
 
 fn held_by_another(holders: Option<&str>) -> Notice {
-    let holders = holders.unwrap_or("nobody knows who");
+    let holders = holders.unwrap_or("an unknown controller");
     let note = format!(
-        "The Service waits to be deleted: finalizer {FINALIZER} is on it, {holders} put it there, and nothing of it is ours; if no \
-         controller of that name runs any more, see that it left no load balancer and take the finalizer off"
+        "Deletion waits for finalizer {FINALIZER}, set by {holders}. If it no longer runs, check for \
+         leftover load balancers, then remove the finalizer"
     );
     warning("HeldByAnother", "Delete", note)
 }
@@ -204,7 +204,7 @@ mod tests {
             News::OfAnother("lb-1".to_owned()),
             News::HeldByAnother(Some("a and b".to_owned())),
             News::HeldByAnother(None),
-            News::Compatible(vec!["a is b: 1".to_owned(), "c is d: 2".to_owned()]),
+            News::Compatible(vec!["a -> b: 1".to_owned(), "c -> d: 2".to_owned()]),
             News::Ignored(vec![
                 "loadbalancer.openstack.org/class".to_owned(),
                 "metallb.io/address-pool".to_owned(),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_in_the_reference() {
+    fn events_are_in_the_reference() {
         let event = |news: News| {
             let Notice { kind, reason, note, .. } = notice(&news);
             metrics_reference::Event { reason, kind: kind.word(), words: note }
@@ -225,8 +225,9 @@ mod tests {
         metrics_reference::assert_events_up_to_date("service-controller", &all);
     }
 
+    // Behaviour: S26
     #[test]
-    fn reasons_and_messages_are_the_classic_ones() {
+    fn service_event_texts() {
         let line = |news: News| {
             let notice = notice(&news);
             format!("{} {}: {}", notice.kind.word(), notice.reason, notice.note)
@@ -237,36 +238,36 @@ mod tests {
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches node-selector zone=mars
-        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the Service has none of the node ports of its last good settings any more
-        Warning NoNodesListed: No node is listed at all, and nobody said that the last one went: the load balancer stays as it is until one is
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the Service no longer has any node port of its last valid settings
+        Warning NoNodesListed: The node list is empty although no node deletion was observed; keeping the current backends until a node is listed. Check the Nodes: kubectl get nodes
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: none
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
-        Warning OrphanedLoadBalancer: No Service wants load balancer lb-1 any more; remove it by `cloudctl orphans --delete` if nobody needs it, or start service-controller with --orphans=delete
+        Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or start service-controller with --orphans=delete
         Warning OrphanHeld: 12 of 20 would go
-        Normal OrphanReleased: Removes load balancer lb-1 that a person released: no Service wants it
-        Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", and its load balancer says that it was made for default/web: it stays; write that name, or take the key out
-        Warning LoadBalancerClassChanged: The Service is of a class that is not ours, and load balancer lb-1 in its status is: it is left alone; start service-controller with --load-balancer-class if the class is meant for it
-        Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, a and b put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
-        Warning HeldByAnother: The Service waits to be deleted: finalizer service.kubernetes.io/load-balancer-cleanup is on it, nobody knows who put it there, and nothing of it is ours; if no controller of that name runs any more, see that it left no load balancer and take the finalizer off
-        Normal CompatibleAnnotations: Understood, and better written in our words: a is b: 1; c is d: 2
-        Normal IgnoredAnnotations: These annotations have no effect here: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or write those of lb.cloudadapter.dev
-        Normal IgnoredNameTemplate: The cloud adapter calls load balancers as it likes (no capability lb.name): --load-balancer-name-template does nothing here
+        Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and it was released in ConfigMap cloud-controllers-orphans
+        Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", but its load balancer belongs to default/web: not deleted. Correct the name or remove the key
+        Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage it
+        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by a and b. If it no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If it no longer runs, check for leftover load balancers, then remove the finalizer
+        Normal CompatibleAnnotations: Deprecated annotations are in effect; replace them with: a -> b: 1; c -> d: 2
+        Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
+        Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
         Normal WaitingForBudget: waits for the budget of loadbalancer
-        Warning TooManyMembers: 5 listeners on 5000 nodes are 25000 members, more than 20000 (--max-members-per-service): the load balancer goes on following nodes, but gets no further ports and no other node-selector
+        Warning TooManyMembers: 5 listeners on 5000 nodes are 25000 members, more than 20000 (--max-members-per-service): node changes are still applied, but new ports and node-selector changes are not. Select fewer nodes
         "#);
     }
 
     #[test]
-    fn what_users_write_is_bounded() {
+    fn user_text_in_events_is_bounded() {
         let key = |n: usize| format!("metallb.io/{n}-{}", "x".repeat(40));
         let (one, long) = (key(1), "load-balancer.hetzner.cloud/".to_owned() + &"x".repeat(300));
         assert_eq!(
             ignored(std::slice::from_ref(&one)),
-            format!("These annotations have no effect here: {one}; write those of lb.cloudadapter.dev")
+            format!("These annotations have no effect: {one}; use the lb.cloudadapter.dev annotations")
         );
         let many: Vec<String> = (0..9).map(key).collect();
         let selector: Vec<String> = (0..4).map(|n| format!("k{n}={}", "x".repeat(63))).collect();
@@ -275,6 +276,6 @@ mod tests {
         for note in &notes {
             assert!(note.chars().count() <= NOTE_MAX, "{note}");
         }
-        assert!(notes[0].ends_with(" and 7 more; write those of lb.cloudadapter.dev"), "{}", notes[0]);
+        assert!(notes[0].ends_with(" and 7 more; use the lb.cloudadapter.dev annotations"), "{}", notes[0]);
     }
 }

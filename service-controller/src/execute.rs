@@ -1,4 +1,4 @@
-//! Room 3: carries a plan out: the adapter's verbs first, then one patch to the API server, then the Events.
+//! Executes a plan: calls the adapter, then patches the Service, then emits Events.
 
 mod backends;
 pub(crate) mod patch;
@@ -18,7 +18,7 @@ use controller_core::{
     events::Recorder,
     explain::Ledger,
     kube_api::within,
-    start::Shards,
+    leadership::Shards,
 };
 use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
@@ -31,6 +31,7 @@ use tracing::{debug, info};
 
 use self::backends::Backends;
 use crate::{
+    error::{Error, places::of_ports},
     events, explain,
     metrics::Metrics,
     mirror::{Reading, kubernetes::service as to_service},
@@ -46,13 +47,12 @@ use crate::{
         stale_id::noted,
         targets::Targets,
     },
-    requeue::{Error, places::of_ports},
 };
 
-/// Services a page, when all are listed.
+/// Page size for listing all Services.
 const PAGE: u32 = 500;
 
-/// Carries plans out.
+/// Executes plans.
 pub(crate) struct Executor {
     adapter: Adapter,
     client: Client,
@@ -60,11 +60,11 @@ pub(crate) struct Executor {
     metrics: Metrics,
     backends: Backends,
     pub(crate) shards: Shards,
-    /// What is not as it should be, for people who ask.
+    /// What is out of sync, for the status page.
     pub(crate) ledger: Ledger,
 }
 
-/// One Service that is worked on, with what its plan was made from.
+/// A Service that is reconciled, with the inputs of its plan.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) service: Service,
@@ -72,10 +72,10 @@ pub(crate) struct Job<'a> {
     pub(crate) targets: Arc<Targets>,
     /// When these became the targets.
     pub(crate) targets_since: Instant,
-    /// What the adapter can do.
+    /// Capabilities of the adapter.
     pub(crate) features: Option<Arc<Features>>,
     pub(crate) seen: Option<Vec<Balancer>>,
-    /// Since the start of the process.
+    /// Time since the start of the process.
     pub(crate) now: Duration,
 }
 
@@ -90,10 +90,10 @@ impl Executor {
         Self { adapter, client, recorder, metrics, backends: Backends::default(), shards, ledger }
     }
 
-    /// Does one thing after the other; the first that fails or takes time ends it.
+    /// Executes the actions in order. The first that fails or must wait ends the execution.
     ///
     /// # Errors
-    /// The step that failed. Everything before it is done.
+    /// Returns the error of the failed action. All earlier actions are done.
     pub(crate) async fn carry_out(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<Next, Error> {
         for action in actions {
             let next = match action {
@@ -117,19 +117,19 @@ impl Executor {
         Ok(Next::Now)
     }
 
-    /// Event and log line, with the same words.
+    /// Emits Events, and logs the same texts.
     pub(crate) fn tell(&self, id: &ServiceId, news: &[News]) {
         for news in news {
             self.recorder.tell(&events::about(id), events::notice(news));
         }
     }
 
-    /// Event and log line on what is about the whole cluster.
+    /// Emits an Event about the whole cluster, and logs the same text.
     pub(crate) fn tell_all(&self, news: &News) {
         self.recorder.tell(&self.shards.regarding(), events::notice(news));
     }
 
-    /// Whether the adapter refuses this call for every Service, and does so for long enough that people should hear of it.
+    /// Whether the adapter has refused this call for every Service long enough that the refusal is reported elsewhere.
     pub(crate) fn is_refused(&self, call: &str) -> bool {
         self.adapter.standing().is_refused(call) || self.adapter.scope().readiness().is_err()
     }
@@ -151,16 +151,16 @@ impl Executor {
                 if refused {
                     job.memory.refuse(ask);
                 }
-                // People know what is wrong. This was our own idea of what could be done all the same.
+                // The refusal was reported already. These settings were the controller's own guess.
                 if error.refuses_the_wish() && ask.stands_in && job.memory.guessed_wrong() {
-                    info!(service = %id, error = %error.text(), "Cannot keep what is there");
+                    info!(service = %id, error = %error.text(), "Cannot adapt to the existing load balancer");
                     self.ledger.stays(&id.object());
                     return Ok(Next::After(LAG));
                 }
                 return Err(error);
             }
         };
-        debug!(service = %id, why = %ask.why, ?answer, "Asked for the load balancer");
+        debug!(service = %id, why = %ask.why, ?answer, "Called EnsureLoadBalancer");
         let outcome = job.memory.answered(ask, answer, job.seen.as_deref());
         if outcome.hosts_failed {
             self.metrics.hosts_failed();
@@ -173,12 +173,12 @@ impl Executor {
         Ok(outcome.next)
     }
 
-    /// Whether less is asked for from now on.
+    /// Whether fewer settings are requested from now on.
     pub(crate) fn asks_for_less(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
         Self::narrows(job, ask, error) || Self::drops_the_id(job, error)
     }
 
-    /// Whether less is asked for now, because what is there cannot get what is merely preferred.
+    /// Whether only one address family is requested from now on, because the existing load balancer cannot get the preferred second one.
     fn narrows(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
         let Some(features) = job.features.as_deref().filter(|_| error.fixes_the_families()) else {
             return false;
@@ -186,15 +186,17 @@ impl Executor {
         let family = family_of(&job.service, job.seen.as_deref());
         let narrows = job.memory.narrow(ask, family, (&job.service, features));
         if narrows {
-            info!(service = %job.service.id, error = %error.text(), "Keeps the address family that is there");
+            info!(service = %job.service.id, error = %error.text(), "Keeping the single address \
+                                                                     family of the load balancer");
         }
         narrows
     }
 
-    /// Whether the ID that another controller noted is not asked for from now on: the Service cannot have that load balancer.
+    /// Whether the ID recorded by another controller is ignored from now on, because the Service cannot have that load balancer.
     fn drops_the_id(job: &mut Job<'_>, error: &Error) -> bool {
         let Some(id) = noted(&job.service).filter(|_| error.denies_the_id()) else { return false };
-        info!(service = %job.service.id, id, error = %error.text(), "Goes on without the ID that was noted");
+        info!(service = %job.service.id, id, error = %error.text(), "Ignoring the load balancer ID \
+                                                                     recorded by another controller");
         job.memory.gone_id = Some(id.to_owned());
         true
     }
@@ -204,7 +206,7 @@ impl Executor {
         self.send((job, ask), call, self.request(job, ask)).await.map(Answer::from)
     }
 
-    /// Names the set of backends, and puts it if the adapter does not know it (any more).
+    /// Calls `EnsureLoadBalancer`, after uploading the backend set if the adapter does not have it.
     async fn send(
         &self,
         (job, ask): (&Job<'_>, &Ask),
@@ -225,7 +227,7 @@ impl Executor {
                 }
             }
         }
-        let text = "the adapter forgets the set of backends as soon as it is put";
+        let text = "the adapter forgets the backend set right after it was uploaded";
         Err(Error::Adapter {
             call: "EnsureLoadBalancer",
             step: ask.step(),
@@ -247,10 +249,10 @@ impl Executor {
         }
     }
 
-    /// Asks for the removal of what a Service had.
+    /// Calls `DeleteLoadBalancer` for a Service.
     ///
     /// # Errors
-    /// The adapter's; `step` is what fails then.
+    /// Returns the adapter's error, attributed to `step`.
     pub(crate) async fn delete(
         &self,
         id: &ServiceId,
@@ -280,18 +282,15 @@ impl Executor {
         }
     }
 
-    /// Asks the API server what became of a Service, live.
+    /// Asks the API server, not the cache, about the state of a Service.
     ///
     /// # Errors
-    /// The API server's.
+    /// Returns the error of the API server.
     pub(crate) async fn standing(&self, id: &ServiceId, reading: &Reading) -> Result<Standing, Error> {
         let services: Api<KubeService> = Api::namespaced(self.client.clone(), &id.namespace);
         let found = match within(services.get(&id.name)).await {
             Err(error) if error.is_not_found() => None,
-            found => Some(
-                found
-                    .map_err(|source| Error::ApiServer { call: "say what became of the Service", source })?,
-            ),
+            found => Some(found.map_err(|source| Error::ApiServer { call: "get the Service", source })?),
         };
         let service = found.and_then(|it| to_service(&it, reading)).filter(|it| it.id.uid == id.uid);
         Ok(match service {
@@ -304,18 +303,18 @@ impl Executor {
         })
     }
 
-    /// Whether the API server knows a Service of this UID, under whatever name: names in tags may be cut short.
+    /// Whether a Service with this UID exists under any name: names in tags may be truncated.
     ///
-    /// Cost: one call for each 500 Services.
+    /// Cost: one call per 500 Services.
     ///
     /// # Errors
-    /// The API server's.
+    /// Returns the error of the API server.
     pub(crate) async fn knows(&self, uid: &str) -> Result<bool, Error> {
         let services: Api<KubeService> = Api::all(self.client.clone());
         let mut params = ListParams::default().limit(PAGE);
         loop {
             let page = within(services.list_metadata(&params)).await;
-            let page = page.map_err(|source| Error::ApiServer { call: "list the Services", source })?;
+            let page = page.map_err(|source| Error::ApiServer { call: "list Services", source })?;
             if page.items.iter().any(|it| it.metadata.uid.as_deref() == Some(uid)) {
                 return Ok(true);
             }
@@ -338,7 +337,7 @@ impl Executor {
     async fn write_status(&self, job: &mut Job<'_>, ingress: &[Ingress]) -> Result<Next, Error> {
         let id = &job.service.id;
         self.patch(&job.service, "write the status", patch::status(id, ingress)).await?;
-        info!(service = %id, addresses = %addresses(ingress), "Wrote the status");
+        info!(service = %id, addresses = %addresses(ingress), "Updated the status");
         job.service.ingress = ingress.to_vec();
         job.memory.wrote_status(&job.service, job.now);
         Ok(Next::Now)
@@ -347,7 +346,7 @@ impl Executor {
     async fn release(&self, job: &mut Job<'_>) -> Result<Next, Error> {
         let id = job.service.id.clone();
         match self.patch(&job.service, "remove the finalizer", patch::release(&id)).await {
-            // Somebody was faster, and nothing is left in the cloud: just as well.
+            // The Service is already gone, and nothing is left in the cloud.
             Err(Error::ApiServer { source, .. }) if source.is_not_found() => (),
             patched => patched?,
         }
@@ -391,7 +390,7 @@ fn owner(id: &ServiceId) -> Owner {
     }
 }
 
-/// A user waits for a change; packets wait for nodes; nobody waits for a comparison.
+/// Users wait for changes, and traffic waits for nodes; comparisons can wait.
 fn priority(why: &Why) -> Priority {
     match why {
         Why::Missing | Why::Changed => Priority::Interactive,

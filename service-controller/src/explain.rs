@@ -1,4 +1,4 @@
-//! What is told of a Service to who asks: lines made of the mirrors at that moment, and the words of Events for what it waits for.
+//! Explains the state of a Service, from the caches at that moment and the texts of the Events for what it waits for.
 
 use controller_core::{
     events::bounded,
@@ -9,6 +9,7 @@ use controller_core::{
 use jiff::Timestamp;
 
 use crate::{
+    error::Error,
     events::{matches_none, notice},
     plan::{
         News,
@@ -20,17 +21,16 @@ use crate::{
         wanted::Judged,
     },
     reconcile::Reconciler,
-    requeue::Error,
 };
 
-/// What waits until it is known to be an orphan.
-const DOUBTED: &str = "looked at first: its Service may still come";
+/// Shown while it is not known whether a load balancer is an orphan.
+const DOUBTED: &str = "not confirmed yet: its Service may still appear";
 
-/// Characters of a setting: an annotation may hold much more.
+/// Maximum length of a setting, in characters. An annotation may be much longer.
 const LINE_MAX: usize = 200;
 
 impl ServiceId {
-    /// The same for all controllers.
+    /// The key of the Service as all controllers use it.
     pub(crate) fn object(&self) -> Object {
         let name = ObjectName::namespaced(&self.namespace, &self.name);
         Object { name, uid: self.uid.clone() }
@@ -49,19 +49,19 @@ impl ObjectKey for ServiceId {
     }
 }
 
-/// What a Service waits for that fails. `told`: people hear of it now.
+/// What a Service waits for after an error. `told`: an Event with this text is emitted now.
 pub(crate) fn failing(error: &Error, told: bool) -> Waits {
     let reason = error.reason().map(|reason| reason.word());
     Waits { reason, topic: error.name(), ..waiting(&error.news(), told) }
 }
 
-/// What a Service waits for that is told in these words.
+/// What a Service waits for, with the text of this Event.
 pub(crate) fn waiting(news: &News, told: bool) -> Waits {
     let text = notice(news).note;
     Waits { topic: text.clone(), text, reason: None, told }
 }
 
-/// What followed from an answer of the adapter.
+/// Records what follows from an answer of the adapter.
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     let Outcome { trouble, waits, news, .. } = outcome;
     if let Some(trouble) = trouble {
@@ -81,7 +81,7 @@ impl Look for Reconciler {
         self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
     }
 
-    /// An adapter without load balancers has none to list.
+    /// An adapter without load balancers does not list any.
     fn listed(&self) -> bool {
         let mirrors = &self.mirrors;
         let both = mirrors.services.is_synced() && mirrors.nodes.is_synced();
@@ -98,13 +98,13 @@ impl Look for Reconciler {
         let apart = service.as_ref().is_some_and(|it| it.class == Class::Others);
         let wanted = match service {
             Some(service) => self.wanted(&service),
-            None => vec!["nothing: there is no such Service any more".to_owned()],
+            None => vec!["nothing: the Service does not exist any more".to_owned()],
         };
         Seen { wanted, cloud, unseen: false, apart }
     }
 
-    /// Those that a person has released, and those that are not settled: whoever waits for their end must not take a restart for it.
-    /// What people were not told of yet is in doubt, and has no time since when it is one.
+    /// Load balancers that were released, and those whose removal is not finished, so that callers waiting for the end are not misled by a
+    /// restart. Those not reported yet have no `since`.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;
@@ -135,11 +135,11 @@ impl Reconciler {
             Role::Ignored if service.class == Class::Others => {
                 vec![self.mirrors.reading.classes.of_another(service.named_class.as_deref())]
             }
-            Role::Ignored => vec!["nothing: it is no load balancer, or is being deleted".to_owned()],
+            Role::Ignored => vec!["nothing: its type is not LoadBalancer, or it is being deleted".to_owned()],
         }
     }
 
-    /// How many nodes stand behind it. `None`: nobody knows yet what is in force.
+    /// Number of nodes behind the load balancer. `None`: the settings in force are not known yet.
     fn nodes(&self, service: &Service) -> Option<String> {
         if !self.mirrors.nodes.is_synced() {
             return None;
@@ -175,7 +175,7 @@ fn balancer(it: &Balancer) -> String {
     if it.listeners.is_empty() { line } else { format!("{line}, {}", it.listeners.join(" ")) }
 }
 
-/// As the contract has it.
+/// Name of the state in the contract.
 const fn state(state: State) -> &'static str {
     match state {
         State::Unknown => "UNKNOWN",

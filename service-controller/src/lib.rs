@@ -1,20 +1,21 @@
-//! Gives Services of type LoadBalancer their load balancer, through a cloud adapter.
+//! Creates and maintains load balancers for Services of type LoadBalancer, through a cloud adapter.
 //!
-//! Level-triggered: what a Service asks for is a pure function of the Service, the nodes and what the adapter can do. It is
-//! compared with what the adapter confirmed and what its mirror shows, and the adapter is asked when they differ; nothing
-//! depends on having seen a change. A restart asks the adapter once per Service, which answers from memory.
+//! The controller is level-triggered. The desired load balancer is a pure function of the Service, the nodes and the adapter's
+//! capabilities. The controller compares it with what the adapter confirmed and with the cache of load balancers, and calls the adapter
+//! when they differ. After a restart it asks the adapter once per Service, and the adapter answers from memory.
 //!
 //! In reading order:
-//! - `config`: flags to a checked configuration.
-//! - `mirror`: Services, nodes and load balancers, trimmed; the set of nodes that all Services share.
-//! - `plan`: what is to be done for one Service, and what is refused. Pure.
-//! - `execute`: the adapter's verbs, the patches of `services/status`, the Events.
-//! - `requeue`: what is tried again and when, and what people hear of it.
-//! - `reconcile`: one Service through the four rooms.
-//! - `events`, `metrics`, `explain`: what a person or a machine can see from outside.
-//! - `self_test`: a command beside the controller, for `helm test`.
+//! - `config`: turns flags into a validated configuration.
+//! - `mirror`: caches of Services, nodes and load balancers, trimmed to the fields in use; the node sets that Services share.
+//! - `plan`: the actions and refusals for one Service. Pure.
+//! - `execute`: calls of the adapter, patches of `services/status`, Events.
+//! - `error`: which errors are retried, when, and the Events about them.
+//! - `reconcile`: reconciles one Service with the modules above.
+//! - `events`, `metrics`, `explain`: what users, operators and monitoring see.
+//! - `self_test`: a separate command, for `helm test`.
 
 mod config;
+mod error;
 mod events;
 mod execute;
 mod explain;
@@ -22,7 +23,6 @@ mod metrics;
 mod mirror;
 mod plan;
 mod reconcile;
-mod requeue;
 mod self_test;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
@@ -49,7 +49,7 @@ const CONTROLLER: &str = "service-controller";
 const NAMES: Names = Names { controller: CONTROLLER, component: CONTROLLER, managed: &["service"] };
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
-/// Runs the controller until it is told to stop. Exit code 2: the flags cannot be used, and what is wrong is printed.
+/// Runs the controller until it is asked to stop. Invalid flags: prints the error and returns exit code 2.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     if arguments.get(1).is_some_and(|first| first == self_test::COMMAND) {
@@ -64,13 +64,13 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     }
 }
 
-/// Mirrors, queue and workers, until the process is told to stop.
+/// Runs caches, queue and workers until the process is asked to stop.
 async fn controller(mut process: Process, work: Work) -> anyhow::Result<()> {
     let rooms = Rooms::build(&mut process, work);
     rooms.work(process).await
 }
 
-/// What the controller is made of.
+/// The parts of the controller.
 struct Rooms {
     queue: Queue<ServiceId>,
     mirrors: Mirrors,
@@ -79,7 +79,7 @@ struct Rooms {
 }
 
 impl Rooms {
-    /// All of it, and nothing runs yet.
+    /// Builds all parts and starts none of them.
     fn build(process: &mut Process, work: Work) -> Self {
         let Work { workers, reading, orphans } = work;
         let queue = Queue::by_namespace("service", BACKOFF, |id: &ServiceId| &id.namespace);
@@ -116,7 +116,7 @@ impl Rooms {
         });
         let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
         process.background("reminders", reconciler.reminders.clone().run());
-        process.background("shards that come", async move {
+        process.background("gained shards", async move {
             let mut gains = shards.gains();
             loop {
                 sweeper.shards_come();
@@ -127,7 +127,7 @@ impl Rooms {
         let (removes_all, removed) = (mirrors.reading.none_wanted, CancellationToken::new());
         if removes_all {
             let (held, end, removed) = (mirrors.clone(), process.stop.clone(), removed.clone());
-            process.task("removal of all", async move {
+            process.task("removal of all load balancers", async move {
                 if end.run_until_cancelled(held.nothing_held()).await.is_some() {
                     info!("No Service has a load balancer any more");
                     removed.cancel();
@@ -146,7 +146,7 @@ impl Rooms {
             queue.run(workers, stop, work).await;
         });
         process.finish().await?;
-        // Whoever waits for that, such as a Job, must not take a stop for it.
+        // A caller that waits for the removal, such as a Job, must not mistake an early stop for success.
         ensure!(!removes_all || removed.is_cancelled(), "stopped before all load balancers were removed");
         Ok(())
     }

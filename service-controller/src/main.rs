@@ -1,4 +1,4 @@
-//! The binary `service-controller`: everything is in the library.
+//! The binary `service-controller`. All code is in the library.
 
 use std::process::ExitCode;
 

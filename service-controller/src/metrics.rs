@@ -1,4 +1,4 @@
-//! What can be counted here. Names that begin with `service_controller_` are those of the classic controller.
+//! The metrics. Names that begin with `service_controller_` are those of the former cloud controller manager.
 
 use std::{fmt, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{CONTROLLER, mirror::Mirrors};
 /// 1 s to 16384 s.
 const BUCKETS: u16 = 15;
 
-/// What is counted while working.
+/// Metrics that are updated during the work.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     host_updates: Counter,
@@ -31,7 +31,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the classic names, and the sizes that are read when somebody asks.
+    /// Registers the metrics above, and the sizes that are computed on each scrape.
     pub(crate) fn register(registry: &mut Registry, mirrors: &Mirrors) -> Self {
         let seconds = || Histogram::new(exponential_buckets(1.0, 2.0, BUCKETS));
         let metrics = Self {
@@ -40,13 +40,13 @@ impl Metrics {
             since_change: seconds(),
             host_update: seconds(),
         };
-        let help = "Load balancers that follow a change of nodes: ensures that ended well";
+        let help = "Ensures after a change of nodes that succeeded";
         registry.register("service_controller_loadbalancer_sync", help, metrics.host_updates.clone());
-        let help = "Load balancers that should follow a change of nodes: ensures that failed";
+        let help = "Ensures after a change of nodes that failed";
         registry.register("service_controller_nodesync_error", help, metrics.host_errors.clone());
-        let help = "Seconds from a change of nodes until a load balancer has followed";
+        let help = "Seconds from a change of nodes until a load balancer was updated";
         registry.register("service_controller_nodesync_latency_seconds", help, metrics.since_change.clone());
-        let help = "Seconds from the first question to the adapter until a load balancer has other nodes";
+        let help = "Seconds from the first call to the adapter until a load balancer has the new nodes";
         registry.register(
             "service_controller_update_loadbalancer_host_latency_seconds",
             help,
@@ -58,20 +58,20 @@ impl Metrics {
         metrics
     }
 
-    /// A load balancer has followed a change of nodes: so long after the change, and after the first question.
+    /// Records that a load balancer was updated after a change of nodes: time since the change, and since the first call.
     pub(crate) fn hosts_updated(&self, since_change: Duration, since_asked: Duration) {
         self.host_updates.inc();
         self.since_change.observe(since_change.as_secs_f64());
         self.host_update.observe(since_asked.as_secs_f64());
     }
 
-    /// A load balancer could not follow a change of nodes this time.
+    /// Records that a load balancer could not be updated after a change of nodes.
     pub(crate) fn hosts_failed(&self) {
         self.host_errors.inc();
     }
 }
 
-/// Sizes, read when somebody asks.
+/// Sizes that are computed on each scrape.
 #[derive(Debug)]
 struct Sizes(Mirrors);
 
@@ -80,20 +80,24 @@ impl Collector for Sizes {
         let (targets, _since) = self.0.targets(None);
         let balance = self.0.balance();
         let sizes = [
-            ("load_balancer_targets", "Nodes behind every load balancer that selects none", targets.len()),
+            (
+                "load_balancer_targets",
+                "Nodes behind each load balancer without a node-selector",
+                targets.len(),
+            ),
             (
                 "load_balancer_targets_withheld",
-                "Nodes that would be targets and have no provider ID or address",
+                "Nodes that are not used as targets because they have no provider ID or internal address",
                 targets.withheld,
             ),
             (
                 "load_balancer_orphans",
-                "Load balancers of this cluster that no Service wants, see the log and --orphans",
+                "Load balancers of this cluster that no Service uses, see the log and --orphans",
                 balance.orphans,
             ),
             (
                 "load_balancer_services_elsewhere",
-                "Services that get no load balancer because the cloud adapter has none",
+                "Services without a load balancer because the cloud adapter does not support load balancers",
                 self.0.elsewhere(),
             ),
         ];
@@ -119,7 +123,7 @@ mod tests {
     use crate::mirror::Reading;
 
     #[test]
-    fn what_this_controller_shows_is_in_the_reference() {
+    fn metrics_are_in_the_reference() {
         let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
         let mirrors =
             Mirrors::new(Clock::starting_at(BEGIN), Queue::new("service", backoff), Reading::default());

@@ -1,7 +1,7 @@
-//! Room 1: what is kept of both sides, and which change wakes which Service.
+//! Caches of Kubernetes objects and load balancers, and which change requeues which Service.
 //!
-//! Kept are Services that are or were ours, nodes as far as they are targets, and the load balancers of this cluster. What
-//! Services share, the sets of targets and what the adapter can do, is kept here too; a change of either wakes all of them.
+//! The caches hold the Services that are or were managed by this controller, the nodes, and the load balancers of this cluster. State that
+//! Services share, which is the node sets and the adapter's capabilities, is here, too; a change of it requeues all Services.
 
 pub(crate) mod kubernetes;
 pub(crate) mod released;
@@ -31,34 +31,34 @@ use crate::plan::{
     targets::Node,
 };
 
-/// As often as a lasting difference between mirror and adapter is asked about again.
+/// Interval of the resync, equal to the time after which the adapter is asked again about a lasting difference.
 const RESYNC: Duration = crate::plan::memory::LAG;
 
-/// How soon it is noticed that nothing is left to remove.
+/// Interval of the check whether nothing is left to remove.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
-/// How Services are read: what stands in the flags.
+/// How Services are interpreted, according to the flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// What the cluster says of every Service that says nothing itself.
+    /// Defaults of the cluster for Services without a setting of their own.
     pub(crate) defaults: Defaults,
-    /// Whose annotations are understood beside ours.
+    /// The other controller whose annotations are understood, too.
     pub(crate) compat: Option<Compat>,
-    /// Which Services are ours.
+    /// The classes of this controller.
     pub(crate) classes: Classes,
-    /// Whether they are read as if none of them wanted a load balancer: all that there are go.
+    /// Whether to treat all Services as if they needed no load balancer, so that all load balancers are deleted.
     pub(crate) none_wanted: bool,
 }
 
 impl Reading {
-    /// Whether what stands under this manager's name on a Service was written for one that is ours.
+    /// Whether this field manager writes for Services of this controller.
     pub(crate) fn writes_as(&self, manager: &str) -> bool {
         let taken_over = self.compat.filter(|_| self.classes.unclassed).map(Compat::manager);
         self.classes.write_as(manager) || taken_over == Some(manager)
     }
 }
 
-/// A load balancer, and whose it says it is.
+/// A load balancer and its owner according to its tags.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     owner: ServiceId,
@@ -76,15 +76,15 @@ impl From<LoadBalancer> for Item {
     }
 }
 
-/// How many load balancers this cluster has.
+/// Numbers of load balancers of this cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Balance {
     pub(crate) all: usize,
-    /// That no Service wants.
+    /// Those that no Service uses.
     pub(crate) orphans: usize,
 }
 
-/// All that is known of both sides. Cloning gives another handle to the same mirrors.
+/// All caches. Clones share the same content.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) services: Mirror<ObjectName, Service>,
@@ -98,7 +98,7 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
-    /// Empty mirrors that will wake keys of `queue`.
+    /// Returns empty caches that requeue keys of `queue`.
     pub(crate) fn new(clock: Clock, queue: Queue<ServiceId>, reading: Reading) -> Self {
         Self {
             services: Mirror::new("services", clock),
@@ -112,7 +112,7 @@ impl Mirrors {
         }
     }
 
-    /// Keeps all of it in step with both sides. Never ends; drop it to stop.
+    /// Keeps all caches up to date. Never returns; drop the future to stop.
     pub(crate) async fn follow(&self, (client, listing): (&Client, Listing), adapter: &Adapter) {
         tokio::join!(
             self.services.follow_kubernetes(
@@ -132,14 +132,13 @@ impl Mirrors {
         );
     }
 
-    /// Waits until it is known which Services and which nodes there are: before that an empty list would be taken for the
-    /// truth, and every load balancer would lose its backends.
+    /// Waits until Services and nodes are listed. Before that, an empty node list would remove the backends of every load balancer.
     pub(crate) async fn listed(&self) {
         self.services.synced().await;
         self.shared.targets_known().await;
     }
 
-    /// Waits until no Service of ours has a load balancer to lose.
+    /// Waits until no managed Service has a load balancer to remove.
     pub(crate) async fn nothing_held(&self) {
         self.services.synced().await;
         let held = |service: &Arc<Service>| service.role() == Role::Cleanup && service.class != Class::Lost;
@@ -148,26 +147,26 @@ impl Mirrors {
         }
     }
 
-    /// The Service, unless it is gone, replaced by another of the same name, or none of our business.
+    /// The Service, unless it is gone, recreated with the same name, or not managed by this controller.
     pub(crate) fn service(&self, id: &ServiceId) -> Option<Service> {
         let found = self.services.get(&ObjectName::namespaced(&id.namespace, &id.name))?;
         (found.id.uid == id.uid).then(|| Service::clone(&found))
     }
 
-    /// Whether Services get load balancers from this adapter at all. `None`: it was never reached.
+    /// Whether the adapter supports load balancers. `None`: it was never reached.
     pub(crate) fn has_load_balancers(&self) -> Option<bool> {
         self.features().map(|features| features.has(name::LOAD_BALANCERS))
     }
 
-    /// Readiness: nothing of an adapter without load balancers is waited for.
+    /// Readiness. For an adapter without load balancers, no listing is awaited.
     ///
     /// # Errors
-    /// The text for `/readyz`.
+    /// Returns the text for `/readyz`.
     pub(crate) fn cloud_readiness(&self) -> Result<(), String> {
         if self.has_load_balancers() == Some(false) { Ok(()) } else { self.cloud.readiness() }
     }
 
-    /// What the cloud has under a Service's key. `None`: the adapter has not listed it yet.
+    /// Load balancers under a Service's key. `None`: the adapter has not listed them yet.
     pub(crate) fn balancers(&self, uid: &str) -> Option<Vec<Balancer>> {
         self.cloud.is_synced().then(|| {
             self.cloud.read(|items| {
@@ -177,22 +176,22 @@ impl Mirrors {
         })
     }
 
-    /// What the adapter can do. `None`: it was never reached.
+    /// The adapter's capabilities. `None`: it was never reached.
     pub(crate) fn features(&self) -> Option<Arc<Features>> {
         self.shared.features()
     }
 
-    /// How the connection to the adapter is.
+    /// State of the connection to the adapter.
     pub(crate) fn adapter_link(&self) -> Link {
         self.cloud.link()
     }
 
-    /// How many load balancers there are whose owners are that.
+    /// Number of load balancers whose owner's UID satisfies `of`.
     pub(crate) fn n_balancers(&self, of: impl Fn(&str) -> bool) -> usize {
         self.cloud.read(|items| items.values().filter(|item| of(&item.owner.uid)).count())
     }
 
-    /// How many load balancers of this cluster there are, and how many of them no Service wants.
+    /// Number of load balancers of this cluster, and of those that no Service uses.
     pub(crate) fn balance(&self) -> Balance {
         let items = self.cloud.items();
         let orphaned = |item: &Item| self.service(&self.owner(item)).is_none();
@@ -204,7 +203,7 @@ impl Mirrors {
         Balance { all: items.len(), orphans }
     }
 
-    /// Services that would get a load balancer if the adapter had any.
+    /// Number of Services that need a load balancer although the adapter does not support them.
     pub(crate) fn elsewhere(&self) -> usize {
         if self.has_load_balancers() != Some(false) {
             return 0;
@@ -212,9 +211,9 @@ impl Mirrors {
         self.services.read(|services| services.values().filter(|it| it.role() == Role::Wanted).count())
     }
 
-    /// Looks at every Service now and then, so that no difference stays only because nobody was woken.
+    /// Requeues every Service at intervals, so that no difference lasts because of a missed change.
     ///
-    /// Cost: no call at all while nothing differs.
+    /// Cost: no call while nothing differs.
     async fn resync(&self) {
         loop {
             sleep(RESYNC).await;
@@ -222,14 +221,14 @@ impl Mirrors {
         }
     }
 
-    /// All Services, and all that load balancers were made for: some are in shards that were another's.
+    /// Requeues all Services and the owners of all load balancers, because shards were gained.
     pub(crate) fn look_at_all(&self) {
         self.wake_all();
         let items = self.cloud.items();
         items.iter().for_each(|(_, item)| self.queue.add_with_all(self.owner(item)));
     }
 
-    /// Wakes every Service that is ours. Whom a user changes meanwhile comes before them.
+    /// Requeues every managed Service. A Service changed by a user precedes them in the queue.
     fn wake_all(&self) {
         self.services
             .read(|services| services.values().for_each(|it| self.queue.add_with_all(it.id.clone())));
@@ -252,7 +251,7 @@ impl Mirrors {
         }
     }
 
-    /// Whose an item is: the UID decides, the names in the cloud are for people and may be cut short.
+    /// The owner of a load balancer. Only the UID decides, because names in tags may be truncated.
     fn owner(&self, item: &Item) -> ServiceId {
         let uid = &item.owner.uid;
         let found =
@@ -261,7 +260,7 @@ impl Mirrors {
     }
 }
 
-/// The addresses that a load balancer has no more.
+/// Addresses that a load balancer lost.
 fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     let addresses = |item: &Option<Arc<Item>>| -> BTreeSet<IpAddr> {
         let ingress = item.iter().flat_map(|item| &item.balancer.ingress);
@@ -270,15 +269,16 @@ fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     addresses(&change.old).difference(&addresses(&change.new)).copied().collect()
 }
 
-/// Whether nothing has come but our finalizer, to a Service that shall have it. Whoever put it there is at work, or waits for a good
-/// reason before the next try.
+/// Whether the only change is this controller's finalizer on a Service that needs it. The worker that wrote it is still active, or waits
+/// before its next try.
 fn is_echo(change: &Change<ObjectName, Service>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     let echo = Service { finalizer: true, version: new.version.clone(), ..Service::clone(old) };
     old.role() == Role::Wanted && !old.finalizer && echo == **new
 }
 
-/// Services that we have nothing to do with are not kept at all. Those of another's class are: something of ours may be left of them.
+/// Drops Services that are not managed. Services of another controller's class are kept, since a load balancer of this controller may be
+/// left.
 fn of_interest(object: &KubeService, reading: &Reading) -> Option<Service> {
     let of_another = |service: &Service| service.kind == Kind::LoadBalancer && service.class == Class::Others;
     kubernetes::service(object, reading)

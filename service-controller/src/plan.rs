@@ -1,7 +1,7 @@
-//! Room 2: what is to be done for one Service. Pure: no I/O, no clock, no chance, no Kubernetes client, no gRPC.
+//! Plans the actions for one Service. Pure: no I/O, no clock, no randomness, no Kubernetes client, no gRPC.
 //!
-//! A look at a Service is repeated until its plan is empty, so each plan holds only what can be decided now: the status is
-//! planned after the adapter's answer, the release after its word that nothing is left.
+//! A Service is planned again until its plan is empty, so each plan contains only what can be decided now: the status is planned after the
+//! adapter's answer, and the release after the adapter confirmed that nothing is left.
 
 pub(crate) mod annotations;
 pub(crate) mod as_it_is;
@@ -41,24 +41,24 @@ use self::{
     wanted::{Judged, Wanted},
 };
 
-/// What is known beside the Service itself.
+/// Inputs of a plan other than the Service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
-    /// What shall be in force.
+    /// The settings that should be in force.
     pub(crate) judged: &'a Judged,
     /// Shared by all Services that select the same nodes.
     pub(crate) targets: &'a Targets,
-    /// What the cluster says of every Service that says nothing itself.
+    /// Defaults of the cluster for Services without a setting of their own.
     pub(crate) defaults: &'a Defaults,
-    /// What the adapter can do. `None`: it was never reached.
+    /// Capabilities of the adapter. `None`: it was never reached.
     pub(crate) features: Option<&'a Features>,
-    /// What the adapter's mirror shows under the Service's key. `None`: the mirror is not complete.
+    /// Load balancers in the cache under the Service's key. `None`: the cache is not synced.
     pub(crate) cloud: Option<&'a [Balancer]>,
-    /// Since the start of the process.
+    /// Time since the start of the process.
     pub(crate) now: Duration,
 }
 
-/// Something that a user asked for and that is not done, with the field and the repair.
+/// A request that is not fulfilled: the field at fault, and the reason with what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     field: String,
@@ -66,12 +66,12 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// `field` as the user wrote it: a path in the Service, or `annotation <key>`.
+    /// `field`: a path in the Service, or `annotation <key>`.
     pub(crate) fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self { field: field.into(), why: why.into() }
     }
 
-    /// Without the field.
+    /// The reason without the field.
     pub(crate) fn why(&self) -> &str {
         &self.why
     }
@@ -83,90 +83,90 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What failed: it decides under which reason people hear of it.
+/// The step that failed. It decides the reason of the Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// To build, to compare, or to remove for a Service.
+    /// Creating, comparing or deleting the load balancer of a Service.
     Sync,
-    /// To follow a change of nodes; these should be behind it.
+    /// Updating the backends after a change of nodes; the target nodes.
     Hosts(Hosts),
-    /// To remove what no Service wants any more.
+    /// Deleting a load balancer that no Service uses any more.
     LeftOver,
 }
 
-/// What people shall hear; the words are in `events.rs`.
+/// Content of an Event; its text is in `events.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Ensuring,
     Ensured,
     /// The nodes behind it changed.
     Updated,
-    /// It has no nodes; the selector, if it matches none.
+    /// It has no nodes; with the selector, if that matches none.
     NoTargets(Option<Selector>),
-    /// No node is listed, which is not believed.
+    /// The node list is empty, which is not trusted.
     NoNodes,
     Deleting,
     Deleted,
-    /// What is wrong and what is being waited for.
+    /// The cause, and what the controller waits for or the user can do.
     Failed(Step, String),
-    /// No Service wants the load balancer of this ID; it stays.
+    /// No Service uses the load balancer with this ID. It is kept.
     Orphaned(String),
-    /// The same, and it shall go; this holds it.
+    /// Such a load balancer should be deleted, but is held for this reason.
     OrphanHeld(String),
-    /// The same, and it goes, for a person has released it.
+    /// Such a load balancer is deleted because a user released it.
     OrphanReleased(String),
-    /// A person has released it under this name, and its tags say the other one.
+    /// A user released a load balancer under this name, but its tags have the other name.
     ReleaseRefused(String, ServiceId),
-    /// The load balancer of this ID serves a Service of a class that is not ours.
+    /// The load balancer with this ID serves a Service whose class belongs to another controller.
     OfAnother(String),
-    /// It shall go, and our finalizer is on it, which these put there.
+    /// The Service is being deleted, but these managers set the finalizer.
     HeldByAnother(Option<String>),
-    /// Annotations of another controller, and what to write in place of each.
+    /// Annotations of another controller, with the replacement for each.
     Compatible(Vec<String>),
-    /// Annotations of another controller that nobody was asked to understand.
+    /// Annotations of another controller that are ignored because `--compat` is not set.
     Ignored(Vec<String>),
-    /// The adapter calls load balancers as it likes, and the template does nothing.
+    /// The adapter does not support custom names, so the name template has no effect.
     Unnamed,
-    /// It has waited for its turn at the cloud for a while, in these words.
+    /// The load balancer has waited for the call budget for some time; with this text.
     WaitsForBudget(String),
-    /// Nodes came, and it has more members by now than a new Service may have.
+    /// With added nodes, it now has more members than a new Service may have.
     Grown(Members),
 }
 
-/// Why the adapter is asked.
+/// Why the adapter is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Nothing is remembered, and the mirror shows a load balancer that serves: most likely there is nothing to do.
+    /// Nothing is remembered, and the cache shows a load balancer that serves. Probably nothing needs to be done.
     FirstLook,
-    /// Nothing is remembered, and the mirror shows no active load balancer.
+    /// Nothing is remembered, and the cache shows no active load balancer.
     Missing,
-    /// Something else is wanted than was confirmed.
+    /// The settings differ from the confirmed ones.
     Changed,
     /// Only the nodes behind it changed.
     Hosts,
-    /// The mirror shows something else than was confirmed.
+    /// The cache differs from what was confirmed.
     Drift(String),
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FirstLook => f.write_str("first look"),
+            Self::FirstLook => f.write_str("first comparison"),
             Self::Missing => f.write_str("not active yet"),
-            Self::Changed => f.write_str("something else is wanted"),
-            Self::Hosts => f.write_str("other nodes"),
+            Self::Changed => f.write_str("settings changed"),
+            Self::Hosts => f.write_str("nodes changed"),
             Self::Drift(what) => f.write_str(what),
         }
     }
 }
 
-/// One question to the adapter.
+/// A call of `EnsureLoadBalancer`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ask {
     pub(crate) spec: LoadBalancerSpec,
-    /// What the specification was made from.
+    /// The source of the specification.
     pub(crate) wanted: Arc<Wanted>,
-    /// It stands in for what the Service asks for now, which cannot be done.
+    /// These settings replace the ones that the Service asks for, which are not possible.
     pub(crate) stands_in: bool,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
@@ -174,30 +174,30 @@ pub(crate) struct Ask {
     pub(crate) hosts: Hosts,
     /// The selector, if no node matches it.
     pub(crate) unmatched: Option<Selector>,
-    /// When, since the start of the process.
+    /// Time of the call, since the start of the process.
     pub(crate) at: Duration,
 }
 
 impl Ask {
-    /// What fails if this does.
+    /// The step that fails if this call fails.
     pub(crate) fn step(&self) -> Step {
         if self.why == Why::Hosts { Step::Hosts(self.hosts.clone()) } else { Step::Sync }
     }
 }
 
-/// One thing to do.
+/// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Before anything is made in the cloud, so that nothing can be forgotten there.
+    /// Set before anything is created in the cloud, so that nothing is leaked there.
     AddFinalizer,
     Ensure(Box<Ask>),
     WriteStatus(Vec<Ingress>),
-    /// Always asked, even if the mirror shows nothing: parts of a half-built load balancer may be left. One that was to be taken over
-    /// goes, too, though nobody came to it.
+    /// Called even if the cache shows no load balancer, since parts of an incomplete one may exist. It also deletes a load balancer that
+    /// was to be adopted, even if the adoption did not happen.
     Delete(Takeover),
-    /// Our finalizer off and the status empty, in one write.
+    /// Removes the finalizer and empties the status, in one write.
     Release,
-    /// Nothing is left of what was ours: the finalizer and the status are another's.
+    /// Drops the memory. Nothing of this controller is left, and the finalizer and the status belong to another controller.
     Forget,
 }
 
@@ -220,41 +220,42 @@ impl fmt::Display for Action {
     }
 }
 
-/// What is to be done for one Service. Empty: all is as it should be.
+/// The actions for one Service. Empty: everything is in sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// In this order; the first that fails ends the look.
+    /// Executed in this order. The first that fails ends the round.
     pub(crate) actions: Vec<Action>,
-    /// What keeps that from being done which the Service asks for, until it changes. What was good before stays in force.
+    /// Why the Service's settings cannot be applied until they change. The last valid settings stay in force.
     pub(crate) refusals: Vec<Refusal>,
-    /// What must be there first, and whether anybody misses it.
+    /// What must be available first, and whether to report that.
     pub(crate) waits: Option<Wait>,
-    /// Vendor IDs of load balancers that are ours and in use, while their Service is of another's class. Reported, and left alone.
+    /// IDs of load balancers of this controller that are in use while their Service has another controller's class. They are reported and
+    /// not changed.
     pub(crate) claimed: Vec<String>,
 }
 
-/// Waiting, mostly for the adapter.
+/// What a plan waits for. Usually the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// As far as we can see all is well: nobody needs to hear of it.
+    /// For the adapter. Nothing seems to be out of sync, so no Event is emitted.
     Quietly,
-    /// Something is visibly left undone.
+    /// For the adapter, with work left to do. An Event is emitted.
     Aloud,
-    /// Not for the adapter: it would take the last nodes from a load balancer, and that they are gone is not proven.
+    /// For nodes: the ensure would remove the last nodes from a load balancer, and it is not proven that they are gone.
     ForNodes,
-    /// The adapter is there and has no load balancers, while one that we made is to go.
+    /// For load balancer support: the adapter has none, but a load balancer that this controller created must be deleted.
     ForBalancers,
-    /// For another controller, whose finalizer holds a Service that is to go.
+    /// For another controller, whose finalizer blocks the deletion of the Service.
     ForAnother,
 }
 
 impl Plan {
-    /// Whether all is as it should be.
+    /// Whether everything is in sync.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it makes something that is not there yet.
+    /// Whether the plan creates something.
     pub(crate) fn builds(&self) -> bool {
         let builds = |ask: &Ask| matches!(ask.why, Why::Missing | Why::Changed);
         self.actions.iter().any(|it| matches!(it, Action::Ensure(ask) if builds(ask)))
@@ -270,21 +271,21 @@ impl fmt::Display for Plan {
             writeln!(f, "refuse {refusal}")?;
         }
         match self.waits {
-            Some(Wait::Quietly) => writeln!(f, "wait for the adapter, quietly")?,
-            Some(Wait::Aloud) => writeln!(f, "wait for the adapter, aloud")?,
+            Some(Wait::Quietly) => writeln!(f, "wait for the adapter (not reported)")?,
+            Some(Wait::Aloud) => writeln!(f, "wait for the adapter (reported)")?,
             Some(Wait::ForNodes) => writeln!(f, "wait for nodes")?,
             Some(Wait::ForBalancers) => writeln!(f, "wait for an adapter with load balancers")?,
             Some(Wait::ForAnother) => writeln!(f, "wait for another controller")?,
             None => (),
         }
         for claimed in &self.claimed {
-            writeln!(f, "leave {claimed}, though of another's class")?;
+            writeln!(f, "keep {claimed}, whose Service has another controller's class")?;
         }
         Ok(())
     }
 }
 
-/// Compares what the Service asks for with what the adapter confirmed and shows. Cost: no vendor calls.
+/// Compares what the Service asks for with what the adapter confirmed and what the cache shows. Cost: no vendor calls.
 pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
@@ -292,7 +293,7 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
             let waits = (service.deleting && has_load_balancers(facts)).then_some(Wait::ForAnother);
             Plan { waits, ..Plan::default() }
         }
-        // Its class went with its type, and it was another's: so is the finalizer.
+        // The Service lost its class with its type, and the class was another controller's. So the finalizer is, too.
         Role::Cleanup if service.class == Class::Lost && memory.of_another => {
             removal(Takeover::None, Action::Forget, memory, facts)
         }
@@ -306,7 +307,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let Judged { wanted, refusals, stands_in, .. } = facts.judged;
     let refusals = refusals.clone();
     let Some(wanted) = wanted else {
-        // What was to go is wanted no more than before, and the Service may have lost the node ports to which it leads.
+        // The removal goes on although the Service is invalid now, since it may have lost the node ports that the load balancer targets.
         if memory.removes() && !refusals.is_empty() && has_load_balancers(facts) {
             return Plan { actions: vec![Action::Delete(Takeover::None)], refusals, ..Plan::default() };
         }
@@ -315,9 +316,9 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
             None if !refusals.is_empty() => None,
             None if undone => Some(Wait::Aloud),
             None => Some(Wait::Quietly),
-            // Whether it exists decides whether it can be done.
+            // Whether the load balancer exists decides whether the settings are allowed.
             Some(_) if facts.judged.awaits_listing => Some(Wait::Quietly),
-            // Nothing to wait for: it cannot be done, or this adapter has no load balancers.
+            // Waiting does not help: the settings are invalid, or the adapter has no load balancers.
             Some(_) => None,
         };
         return Plan { waits, refusals, ..Plan::default() };
@@ -330,7 +331,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     if !service.finalizer {
         actions.push(Action::AddFinalizer);
     }
-    // Other nodes behind it leave the address as it is: who waits for that does not wait for them.
+    // A change of nodes does not change the address, so a Service without an address does not wait for the nodes.
     let stays = why.is_none() || (why == Some(Why::Hosts) && service.ingress.is_empty());
     if let Some(settled) = memory.settled.as_ref().filter(|_| stays) {
         let ingress = wanted.shown.of(&settled.ingress);
@@ -345,17 +346,18 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 }
 
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    // Of one whose finalizer merely came with it, nothing but the key says what is its own: what has its name may be another cluster's.
+    // The user wrote the finalizer, so only the key proves ownership: a load balancer with the right name may belong to another cluster.
     let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.made;
     let takeover = if by_key { Takeover::None } else { Takeover::wished(service, facts.defaults) };
     removal(takeover, Action::Release, memory, facts)
 }
 
-/// Of a Service of another's class nothing is touched, unless it is proven to be ours: by its tags, a load balancer is.
+/// Plans for a Service of another controller's class. It is not changed unless the tags of a load balancer prove that this controller owns
+/// that.
 ///
-/// One whose address, or the name asked for in its place, stands in the status serves: then the class is new to us and not to the
-/// Service, and the load balancer stays as long as the Service does. Any other is left from before the Service had that class; its
-/// finalizer and its status are the other's.
+/// If the status has its address, or the hostname that replaces addresses, the load balancer serves: then only the flags changed, and it is
+/// kept as long as the Service. Otherwise it dates from before the Service had that class, and is deleted; finalizer and status belong to
+/// the other controller.
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
@@ -380,17 +382,17 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
         Some(features) if features.has(name::LOAD_BALANCERS) => {
             return Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() };
         }
-        // The finalizer has one name for all controllers: it is of the one that serves what this adapter does not.
+        // All controllers use the same finalizer, so this one belongs to the controller that provides the load balancers.
         Some(_) if !is_proven(memory, facts) => return Plan::default(),
         Some(_) => Wait::ForBalancers,
     };
     Plan { waits: Some(waits), ..Plan::default() }
 }
 
-/// Whether what holds a Service without a class any more is ours to take off.
+/// Whether this controller may remove the finalizer of a Service that no longer has a class.
 ///
-/// The finalizer has one name for all controllers of load balancers. One that was written with the Service, as with a manifest, is no
-/// controller's: there was never anything of another's, and what is ours a deletion by key finds.
+/// All controllers of load balancers use the same finalizer. If the user wrote it with the Service, as in a manifest, no other controller
+/// depends on it, and a deletion by key finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
     is_proven(memory, facts) || (service.holder == Holder::Author && !memory.classed)
 }
@@ -399,7 +401,7 @@ fn has_load_balancers(facts: &Facts<'_>) -> bool {
     facts.features.is_some_and(|features| features.has(name::LOAD_BALANCERS))
 }
 
-/// Whether a Service was ours of which nothing else says so: it has no class any more, or this adapter serves none.
+/// Whether this controller managed the Service. Needed if the class does not tell: the class is gone, or the adapter has no load balancers.
 fn is_proven(memory: &Memory, facts: &Facts<'_>) -> bool {
     let shown = facts.cloud.is_some_and(|cloud| cloud.iter().any(|it| !memory.is_gone(it)));
     memory.made || memory.removed || memory.removes() || shown
@@ -409,7 +411,7 @@ fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_
     let Some(settled) = &memory.settled else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
-        // Whoever waits for the address does so until it is there, whatever the cloud shows by then.
+        // A Service without an address waits for it, whatever state the cloud shows in between.
         let awaited = service.ingress.is_empty();
         return Some(if active && !awaited { Why::FirstLook } else { Why::Missing });
     };
@@ -422,15 +424,15 @@ fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_
     facts.cloud.and_then(|cloud| memory.drift(cloud, facts.now)).map(Why::Drift)
 }
 
-/// Whether an ensure takes the last nodes from a load balancer, and nothing but an empty list says that they are gone.
+/// Whether an ensure would remove the last nodes from a load balancer only because the node list is empty.
 fn would_empty(memory: &Memory, facts: &Facts<'_>) -> bool {
     let settled = memory.settled.as_ref();
     let has_nodes = || facts.cloud.is_none_or(|all| all.iter().any(|it| it.backends > 0));
     facts.targets.blind && (settled.is_some_and(|it| it.targets != facts.targets.id) || has_nodes())
 }
 
-/// A load balancer that failed before anybody learnt its address may be built anew; one whose address is in the status may
-/// still serve, and a new one would have another address: that is for a person to decide.
+/// Allows to recreate a failed load balancer only while the status has no address. Otherwise it may still serve, and a new one would have
+/// another address, so the user decides.
 fn ask(service: &Service, wanted: &Arc<Wanted>, (why, stands_in): (Why, bool), facts: &Facts<'_>) -> Ask {
     Ask {
         spec: wanted.shape.with_targets(&facts.targets.id),

@@ -1,4 +1,4 @@
-//! The corridor: takes one Service through the four rooms. Decides nothing itself.
+//! Reconciles one Service: observes, plans, executes, and decides when to reconcile again. All decisions are made in the other modules.
 
 mod left_over;
 mod rehearse;
@@ -13,7 +13,8 @@ use controller_core::{
     Again, Clock, Link,
     events::Reminders,
     explain::{Brakes, Object},
-    start::{Process, Shards, Turn},
+    leadership::{Shards, Turn},
+    start::Process,
 };
 use jiff::SignedDuration;
 use tokio::time::Instant;
@@ -22,6 +23,7 @@ use tracing::{debug, error, warn};
 
 use self::left_over::Sweep;
 use crate::{
+    error::Error,
     events,
     execute::{Executor, Job},
     explain,
@@ -39,47 +41,46 @@ use crate::{
         targets::Targets,
         wanted::{Judged, Wanted},
     },
-    requeue::Error,
 };
 
-/// More rounds than any Service needs: finalizer and ensure, status, and a look that finds nothing left.
+/// Maximum number of rounds per reconcile. A Service needs fewer: finalizer and ensure, status, and a round that finds nothing to do.
 const ROUNDS: usize = 5;
-/// After that, others get their turn.
+/// Delay after the last round, so that other Services are reconciled, too.
 const BREATH: Duration = Duration::from_secs(1);
-/// So long nobody needs to hear that the adapter is away.
+/// Grace period before an adapter outage is reported.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Takes Services through the four rooms.
+/// Reconciles Services.
 pub(crate) struct Reconciler {
     pub(crate) mirrors: Mirrors,
     pub(crate) executor: Executor,
     clock: Clock,
-    /// Ends the process when a newer one is at work.
+    /// Ends the process when another replica has a newer fence.
     stop: CancellationToken,
     pub(crate) started: Instant,
     shards: Shards,
-    /// What the brake holds, for people who ask.
+    /// What the deletion brake holds, for the status page.
     brakes: Brakes,
-    /// What lasts, for people who come later.
+    /// Re-emits Events of conditions that last.
     pub(crate) reminders: Reminders,
     memories: Mutex<Memories>,
     orphans: Orphans,
-    /// Over what no Service wants any more.
+    /// Deletion brake for load balancers that no Service uses any more.
     sweep: Mutex<Sweep>,
-    /// It looks and plans, and carries nothing out.
+    /// Observe and plan, but change nothing.
     dry_run: bool,
 }
 
-/// What a look at a Service is for.
+/// Purpose of one observation of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// To carry out what is to be done: the nodes that it selects are followed from then on.
+    /// To execute the plan. Changes of the selected nodes requeue the Service from then on.
     ToAct,
-    /// To say what would be done: nothing that outlives the look changes.
+    /// To report what the plan would do. The observation leaves nothing changed.
     ToRehearse,
 }
 
-/// What one look at a Service finds.
+/// Result of one observation of a Service.
 struct Sight {
     service: Service,
     judged: Judged,
@@ -93,19 +94,19 @@ struct Sight {
 }
 
 impl Sight {
-    /// The look without its plan and its judgement, as its plan is carried out.
+    /// Splits the observation into the plan, the judgement, and the job that executes the plan.
     fn job(self, memory: &mut Memory) -> (Plan, Judged, Job<'_>) {
         let Self { service, judged, targets, targets_since, features, seen, now, plan } = self;
         (plan, judged, Job { service, memory, targets, targets_since, features, seen, now })
     }
 }
 
-/// What is remembered of Services.
+/// What the controller remembers about Services.
 #[derive(Default)]
 struct Memories {
-    /// One worker at a time has a key. It works on a copy, so that whoever counts them sees this one, too.
+    /// A worker holds its key alone and works on a copy, so that others that count load balancers still see this entry.
     by_service: BTreeMap<ServiceId, Memory>,
-    /// By shard, since which term: in another one they are worth nothing.
+    /// By shard, the term in which its memories were made. They are void in any other term.
     since: BTreeMap<usize, u64>,
 }
 
@@ -132,7 +133,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks at one Service until nothing is left to do, or until it has to wait.
+    /// Reconciles one Service until nothing is left to do or it must wait.
     pub(crate) async fn reconcile(&self, id: &ServiceId) -> Again {
         match self.shards.enter(&id.uid) {
             Ok(turn) => Box::pin(turn.run(self.turn(id, &turn))).await,
@@ -156,12 +157,12 @@ impl Reconciler {
             None => ledger.overlooks(&object),
         }
         self.keeps_telling(id, &object, &memory, again);
-        // What exists nowhere needs no memory.
+        // A Service without any trace in Kubernetes or the cloud needs no memory.
         let outlives =
             || memory.outlives_its_service() || memory.release_lasts(self.started.elapsed()).is_some();
         let kept = memory != Memory::default() && (self.mirrors.service(id).is_some() || outlives());
         let mut memories = self.memories();
-        // What was learnt while the term lapsed is still true if nobody else had one since.
+        // If the term lapsed during the reconcile, the memory is still valid unless another replica had a term since.
         if kept && memories.since.get(&turn.shard()) == Some(&turn.since()) {
             memories.by_service.insert(id.clone(), memory);
         } else {
@@ -170,7 +171,7 @@ impl Reconciler {
         again
     }
 
-    /// What lasts until something changes is told again meanwhile. What is tried again is told then.
+    /// Re-emits Events for conditions that nothing else re-triggers. The retry path emits its own.
     fn keeps_telling(&self, id: &ServiceId, object: &Object, memory: &Memory, again: Again) {
         let rests = matches!(again, Again::Done | Again::OnChange);
         let told = memory.troubles().filter(|_| rests);
@@ -178,12 +179,12 @@ impl Reconciler {
         self.reminders.stands(object, events::about(id), told);
     }
 
-    /// This process has other shards than before.
+    /// Called when this process gained or lost shards.
     pub(crate) fn shards_come(&self) {
         self.begin_sweep(Instant::now());
     }
 
-    /// What is remembered of a Service. Nothing that another replica may know better by now.
+    /// The memory of a Service. Memories of an earlier term are dropped, since another replica may have changed the Service.
     fn recall(&self, id: &ServiceId, turn: &Turn) -> Memory {
         let (mut memories, shard) = (self.memories(), turn.shard());
         if memories.since.insert(shard, turn.since()) != Some(turn.since()) {
@@ -205,7 +206,7 @@ impl Reconciler {
         Ok(Again::After(BREATH))
     }
 
-    /// One look. `None`: nothing is left to do.
+    /// Runs one round. `None`: nothing is left to do.
     async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<Next>, Error> {
         let Some(service) = self.mirrors.service(id) else {
             let seen = self.mirrors.balancers(&id.uid);
@@ -222,7 +223,7 @@ impl Reconciler {
             return Ok(None);
         }
         self.executor.ledger.plans(&id.object(), plan);
-        debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Carries out");
+        debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Executing plan");
         if let Some(wait) = plan.waits {
             return self.blocked(wait).map_or(Ok(self.stays(wait, service, memory, now)), Err);
         }
@@ -231,7 +232,7 @@ impl Reconciler {
             if plan.actions.is_empty() {
                 return Err(refused);
             }
-            // What was good before stays in force meanwhile.
+            // The last valid settings stay in force.
             self.report(id, memory, &refused);
         }
         if !plan.claimed.is_empty() {
@@ -247,7 +248,7 @@ impl Reconciler {
         self.act(id, memory, sight).await
     }
 
-    /// What one look at a Service finds, and what is to be done about it. Cost: no calls.
+    /// Observes one Service and plans for it. Cost: no calls.
     fn sight(&self, service: Service, memory: &mut Memory, look: Look) -> Sight {
         let seen = self.mirrors.balancers(&service.id.uid);
         let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
@@ -271,7 +272,7 @@ impl Reconciler {
         Sight { service, judged, targets, targets_since, features, seen, now, plan }
     }
 
-    /// What is in force within the bound on members, with the nodes behind it.
+    /// Returns the settings in force within the limit on members, and the nodes they select.
     fn bounded(
         &self,
         (judged, look): (Judged, Look),
@@ -294,7 +295,7 @@ impl Reconciler {
         (judged, targets)
     }
 
-    /// Does what is due of a plan.
+    /// Executes the actions of a plan that are due.
     async fn act(&self, id: &ServiceId, memory: &mut Memory, sight: Sight) -> Result<Option<Next>, Error> {
         let (plan, judged, mut job) = sight.job(memory);
         let (due, wait) = due(&job.service, job.memory, plan.actions, job.now);
@@ -312,13 +313,13 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is left to do.
+    /// Records that nothing is left to do.
     fn is_done(&self, id: &ServiceId, memory: &mut Memory, judged: &Judged) {
         memory.calm();
         if !judged.stands_in {
             memory.agree();
         }
-        // What stands in for the wish is as it should be, and the wish is not.
+        // The settings in force are in sync, but they are not those that the Service asks for.
         if judged.stands_in || memory.is_degraded() {
             self.executor.ledger.stays(&id.object());
         } else {
@@ -326,7 +327,7 @@ impl Reconciler {
         }
     }
 
-    /// What keeps everything from being done, if people shall hear of it as of an error.
+    /// The error that blocks the whole plan, if it must be reported.
     fn blocked(&self, wait: Wait) -> Option<Error> {
         match wait {
             Wait::Aloud => Some(Error::AdapterAway(self.mirrors.adapter_link())),
@@ -335,7 +336,7 @@ impl Reconciler {
         }
     }
 
-    /// Waits for what comes by itself, and says so where it takes long.
+    /// Waits for a condition that changes without this controller, and reports it if it lasts.
     fn stays(&self, wait: Wait, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
         match wait {
             Wait::Aloud | Wait::ForBalancers => None,
@@ -352,19 +353,19 @@ impl Reconciler {
         }
     }
 
-    /// What only somebody else can help with: told, and kept for who asks.
+    /// Reports a condition that only a user, an operator or another controller can change, and keeps it for the status page.
     fn waits(&self, id: &ServiceId, memory: &mut Memory, news: &News) {
         let said = memory.once(news.clone(), self.started.elapsed());
         self.executor.ledger.waits(&id.object(), &explain::waiting(news, !said.is_empty()));
         self.executor.tell(id, &said);
     }
 
-    /// Whether there is something else to do than what was asked for.
+    /// Whether other settings can be tried instead of those that failed.
     fn has_a_stand_in(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
         self.guesses(job, judged, error) || falls_back(&*job.memory, judged, error, job.now)
     }
 
-    /// Whether something can stand in for what cannot be reached on the load balancer that is there.
+    /// Whether the settings can be adapted to what cannot change on the existing load balancer.
     fn guesses(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
         let (fixed, wanted) = (error.fixed(), judged.wanted.as_ref());
         let (Some(wanted), Some(features)) = (wanted, self.mirrors.features()) else { return false };
@@ -378,7 +379,7 @@ impl Reconciler {
         stand_in.map(|stand_in| job.memory.guess(&wanted.shape, stand_in)).is_some()
     }
 
-    /// Another controller gets its time before people hear that it does not let a Service go.
+    /// Gives the other controller some time before reporting that its finalizer blocks the deletion.
     fn for_another(&self, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
         let rest = memory.patience(now);
         if rest.is_none() {
@@ -391,7 +392,7 @@ impl Reconciler {
         rest.map(Next::After)
     }
 
-    /// Tells what is no trouble, of a Service that this adapter serves.
+    /// Emits the informational Events of a Service that this adapter serves.
     fn remark(&self, service: &Service, memory: &mut Memory, judged: &Judged, builds: bool) {
         if service.role() == Role::Wanted && self.mirrors.has_load_balancers() == Some(true) {
             let mut news = memory.remarks(&service.foreign, judged, builds);
@@ -400,7 +401,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells whoever counts load balancers what this worker is about to do to one.
+    /// Updates the shared memories before the actions run, for other workers that count load balancers.
     fn count(&self, id: &ServiceId, memory: &Memory, actions: &[Action]) {
         if actions.iter().any(|it| matches!(it, Action::Delete(_))) {
             self.goes(id);
@@ -409,7 +410,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells people, when it begins and now and then, and says when to look again.
+    /// Reports an error, when it begins and at intervals, and returns when to reconcile again.
     fn report(&self, id: &ServiceId, memory: &mut Memory, error: &Error) -> Again {
         if let Error::AdapterAway(link) = error
             && !self.is_long_away(link)
@@ -431,21 +432,21 @@ impl Reconciler {
         let passes = error.refused_altogether().is_some_and(|call| !self.executor.is_refused(call));
         let mut told = Vec::new();
         if passes {
-            debug!(service = %id, error = %error.text(), "Tries again");
+            debug!(service = %id, error = %error.text(), "Reconcile failed, retrying");
         } else if error.is_news() || lasts {
             let (name, now) = (error.name(), self.started.elapsed());
             told = memory.trouble_named(error.topic(), &name, error.news(), now);
         } else {
-            warn!(service = %id, error = %error.text(), "Tries again");
+            warn!(service = %id, error = %error.text(), "Reconcile failed, retrying");
         }
-        // A reminder repeats earlier words.
+        // A reminder repeats the text of an earlier Event.
         let in_these_words = told.contains(&error.news());
         self.executor.ledger.waits(&id.object(), &explain::failing(error, in_these_words));
         self.executor.tell(id, &told);
         error.again()
     }
 
-    /// An adapter that is away for a moment is being restarted, which is nobody's concern.
+    /// A short outage of the adapter is normally a restart, and is not reported.
     fn is_long_away(&self, link: &Link) -> bool {
         match link {
             Link::Starting | Link::Up => false,
@@ -453,31 +454,31 @@ impl Reconciler {
         }
     }
 
-    /// A copy of what is remembered of a Service.
+    /// Returns a copy of the memory of a Service.
     pub(crate) fn remembers(&self, id: &ServiceId) -> Memory {
         self.memories().by_service.get(id).cloned().unwrap_or_default()
     }
 
-    /// Of how many Services anything is remembered.
+    /// Number of Services with a memory.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
         self.memories().by_service.len()
     }
 
     fn memories(&self) -> MutexGuard<'_, Memories> {
-        // Every operation on the map is a single one: it is consistent whatever happened.
+        // Each operation on the map is atomic, so a poisoned lock leaves it consistent.
         self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether what was good stands in from now on for what was asked for: it, too, may have work to do.
+/// Whether the last valid settings now replace the refused ones. They may need work, too.
 fn falls_back(memory: &Memory, judged: &Judged, error: &Error, now: Duration) -> bool {
     let wanted = judged.wanted.as_ref().filter(|_| error.refuses_the_wish() && !judged.stands_in);
     wanted.is_some_and(|wanted| memory.good.is_some() && memory.is_refused(&wanted.shape, now))
 }
 
-/// What is done now, and how long the rest of it waits: for an adapter that asked not to be called, or because somebody else undoes a
-/// write each time.
+/// Returns the actions that are due now, and how long the others wait: because the adapter asked for a delay, or because another client
+/// reverts a write each time.
 fn due(
     service: &Service,
     memory: &Memory,
@@ -491,13 +492,13 @@ fn due(
             Action::AddFinalizer => memory.finalizer_paced(now),
             Action::Ensure(_) | Action::Delete(_) => memory.held(now),
             Action::WriteStatus(ingress) => memory.status_paced(ingress, now),
-            // Whoever puts it back each time costs a deletion, too: the next one comes after the release.
+            // A client that restores the finalizer each time also causes a deletion each time, so the pause comes before the release.
             Action::Release => memory.release_paced(service, now),
             Action::Forget => None,
         };
         match rest {
             None => due.push(action),
-            // Nothing is made before the finalizer is there; what is there goes on following the nodes.
+            // Nothing is created before the finalizer is set. An existing load balancer still follows the nodes.
             Some(rest) if goes_on(&action) && memory.settled.is_some() => wait = Some(rest),
             Some(rest) => return (due, Some(rest)),
         }

@@ -1,5 +1,5 @@
-//! `service-controller self-test`: proves that a Service gets an address and lets go of it. `helm test` runs it as a pod, with rights
-//! of its own: the image has no kubectl, and this binary is in it anyway.
+//! `service-controller self-test`: checks that a Service gets an address and is deleted cleanly. `helm test` runs it as a pod with
+//! permissions of its own, because the image contains this binary but not kubectl.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -19,38 +19,39 @@ use serde_json::{from_value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
-/// The first argument that asks for it.
+/// The first argument that selects this command.
 pub(crate) const COMMAND: &str = "self-test";
 const LOOK_EACH: Duration = Duration::from_millis(500);
 
-/// Makes a Service of type LoadBalancer, waits for its address, removes it, and waits until it is gone. Told to end, it removes it, too.
+/// Create a Service of type LoadBalancer, wait for its address, delete it, and wait until it is gone. SIGTERM and SIGINT delete it, too.
 ///
-/// The exit code is 0 if it got an address and is gone, and else 1. It needs to create, get and delete the Service, and to list Events.
+/// The exit code is 0 if it got an address and is gone, otherwise 1. The test needs permission to create, get and delete Services and to
+/// list Events.
 #[derive(Debug, Parser)]
 #[command(name = "service-controller self-test", version)]
 struct Args {
-    /// Kubeconfig file; without it the pod's own service account is used.
+    /// Kubeconfig file. Without it, the service account of the pod is used.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
 
-    /// Where the Service is made.
+    /// Namespace of the Service.
     #[arg(long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// The Service's name. One that is there is taken for what an earlier test left, and removed first.
+    /// Name of the Service. An existing Service of this name is taken for the remains of an earlier test and deleted first.
     #[arg(long, value_name = "NAME", default_value = "cloud-controllers-self-test")]
     name: String,
 
-    /// Its `spec.loadBalancerClass`.
+    /// The Service's `spec.loadBalancerClass`.
     #[arg(long, value_name = "CLASS")]
     load_balancer_class: Option<String>,
 
-    /// How long it may take until what an earlier test left is gone and the address is there, and again until it is gone.
+    /// Time limit until the remains of an earlier test are gone and the address is assigned, and again for the deletion.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     timeout: Duration,
 }
 
-/// Runs the test; `arguments` are those behind its name.
+/// Runs the test. `arguments` are those after the name of the command.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = std::iter::once(OsString::from(COMMAND)).chain(arguments);
     let args = match Args::try_parse_from(arguments) {
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     start::run_once(&files, |client| async move { test(&client, &args, told_to_end()?).await })
 }
 
-/// Until SIGTERM or SIGINT.
+/// Returns a future that ends with SIGTERM or SIGINT.
 fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
@@ -79,8 +80,9 @@ async fn test(client: &Client, args: &Args, told_to_end: impl Future<Output = ()
     tokio::select! {
         proved = prove(client, &services, args) => proved,
         () = told_to_end => match within(services.delete(name, &DeleteParams::default())).await {
-            Err(error) if !error.is_not_found() => bail!("told to end; the Service {name} is left: {error}"),
-            _ => bail!("told to end; the Service {name} is removed"),
+            Err(error) if !error.is_not_found() => bail!("terminated by a signal; the Service {name} \
+                                                          was not deleted: {error}"),
+            _ => bail!("terminated by a signal; the Service {name} was deleted"),
         },
     }
 }
@@ -88,26 +90,26 @@ async fn test(client: &Client, args: &Args, told_to_end: impl Future<Output = ()
 async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     let (name, begin) = (&args.name, Instant::now());
     let service = wanted(args)?;
-    // One that is there has an address already: it would prove nothing.
-    remove(services, args).await.context("what an earlier test may have left")?;
+    // An existing Service already has an address, which would prove nothing.
+    remove(services, args).await.context("cannot delete the remains of an earlier test")?;
     let made_at = Instant::now();
     let left = || args.timeout.saturating_sub(begin.elapsed());
-    make(services, &service, left()).await.with_context(|| format!("the Service {name} cannot be made"))?;
-    say(&format!("The Service {}/{name} is made and waits for its address", args.namespace))?;
+    make(services, &service, left()).await.with_context(|| format!("cannot create the Service {name}"))?;
+    say(&format!("Created the Service {}/{name}, waiting for its address", args.namespace))?;
     let served = until(left(), async || address(&within(services.get(name)).await?)).await;
     let took = made_at.elapsed();
     if let Err(error) = &served {
-        // At once: who asked may not wait until it is gone.
-        say(&format!("It got none {error:#}; {}", reasons(client, args).await))?;
+        // Printed at once, since the user may not wait for the deletion.
+        say(&format!("No address {error:#}; {}", reasons(client, args).await))?;
     }
-    // Whatever became of it: it costs money.
+    // Always deleted, because a load balancer costs money.
     let gone = remove(services, args).await;
     let address = served.context("the Service got no address")?;
     gone?;
-    say(&format!("It got the address {address} after {:.1} s, and is gone", took.as_secs_f64()))
+    say(&format!("The Service got the address {address} after {:.1} s, and is deleted", took.as_secs_f64()))
 }
 
-/// What is refused is refused; what has no answer is tried again, and may be there meanwhile.
+/// Creates the Service. Refusals are final; calls without an answer are retried, since the Service may have been created.
 async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> anyhow::Result<()> {
     let mut unanswered = false;
     let made =
@@ -123,7 +125,7 @@ async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> 
     Ok(made.await??)
 }
 
-/// The Service: it has no pods behind it, so nothing can be reached by it.
+/// The Service has no pods behind it, so clients reach nothing through it.
 fn wanted(args: &Args) -> anyhow::Result<Service> {
     Ok(from_value(json!({
         "metadata": { "name": args.name },
@@ -135,12 +137,12 @@ fn wanted(args: &Args) -> anyhow::Result<Service> {
     }))?)
 }
 
-/// Its address, or what is missing.
+/// Returns the address, or an error if there is none.
 fn address(service: &Service) -> anyhow::Result<String> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let entry = status.and_then(|balancer| balancer.ingress.as_ref()?.first());
     let address = entry.and_then(|entry| entry.ip.clone().or_else(|| entry.hostname.clone()));
-    address.context("it has no address")
+    address.context("the Service has no address")
 }
 
 async fn remove(services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
@@ -148,29 +150,31 @@ async fn remove(services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     until(args.timeout, async || match within(services.delete(name, &DeleteParams::default())).await {
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
-        Ok(_) => bail!("the Service {name} is not gone: is its load balancer?"),
+        Ok(_) => bail!("the Service {name} is still there: check whether its load balancer is deleted"),
     })
     .await
 }
 
-/// What is said of the Service: why it waits.
+/// Texts of the Service's Events, which explain why it waits.
 async fn reasons(client: &Client, args: &Args) -> String {
     let events: Api<Event> = Api::namespaced(client.clone(), &args.namespace);
     let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
-    // By its UID: Events of an earlier one of that name are still there.
+    // Selects by UID, because Events of an earlier Service with that name may still exist.
     let uid = within(services.get(&args.name)).await.ok().and_then(|service| service.metadata.uid);
     let of_service = format!("involvedObject.uid={}", uid.unwrap_or_default());
     let listed = within(events.list(&ListParams::default().fields(&of_service))).await;
     let said =
         listed.map(|list| list.items.into_iter().filter_map(|event| event.message).collect::<Vec<_>>());
     match said {
-        Ok(said) if said.is_empty() => "nothing is said of it: does the service-controller run?".to_owned(),
-        Ok(said) => format!("said of it: {}", said.join("; ")),
-        Err(error) => format!("its Events cannot be read: {error}"),
+        Ok(said) if said.is_empty() => {
+            "the Service has no Events: check whether the service-controller is running".to_owned()
+        }
+        Ok(said) => format!("its Events: {}", said.join("; ")),
+        Err(error) => format!("cannot list its Events: {error}"),
     }
 }
 
-/// Looks again and again, until it holds or the time is over; then with what was seen last.
+/// Repeats until it succeeds or the time is over, then returns the last error.
 async fn until<T>(timeout: Duration, mut look: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -201,15 +205,16 @@ mod tests {
         Args::try_parse_from([COMMAND, "--timeout=9s"]).unwrap()
     }
 
-    /// What was asked of the API server, without repetitions.
+    /// Requests to the API server, without repetitions.
     fn methods(kube: &FakeKube) -> Vec<String> {
         let mut methods: Vec<_> = kube.writes().into_iter().map(|write| write.method).collect();
         methods.dedup();
         methods
     }
 
+    // Behaviour: P17
     #[tokio::test(start_paused = true)]
-    async fn what_an_earlier_test_left_is_removed_first_and_its_address_is_not_believed() {
+    async fn self_test_removes_remains_first() {
         let (kube, name) = (FakeKube::new(), ObjectName::namespaced("default", NAME));
         kube.put::<Service>(testing::service(NAME).ingress("192.0.2.9"));
         let (client, args) = (kube.client(), args());
@@ -230,8 +235,9 @@ mod tests {
         assert!(kube.get::<Service>(&name).is_none());
     }
 
+    // Behaviour: P17
     #[tokio::test(start_paused = true)]
-    async fn what_is_made_goes_when_it_is_told_to_end() {
+    async fn self_test_deletes_its_service_on_signal() {
         let (kube, name) = (FakeKube::new(), ObjectName::namespaced("default", NAME));
         let there = || kube.get::<Service>(&name).is_some();
         let told = async {
@@ -239,7 +245,7 @@ mod tests {
             assert!(there(), "it waits for its address");
         };
         let ended = test(&kube.client(), &args(), told).await.unwrap_err().to_string();
-        assert!(ended.starts_with("told to end") && ended.ends_with("is removed"), "{ended}");
+        assert!(ended.starts_with("terminated by a signal") && ended.ends_with("was deleted"), "{ended}");
         assert!(!there());
     }
 
@@ -248,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_an_ip_or_a_name() {
+    fn self_test_accepts_ip_or_hostname() {
         assert_eq!(address(&service(&json!({ "ingress": [{ "ip": "192.0.2.1" }] }))).unwrap(), "192.0.2.1");
         assert_eq!(address(&service(&json!({ "ingress": [{ "hostname": "a.b" }] }))).unwrap(), "a.b");
         assert!(address(&service(&json!({ "ingress": [] }))).is_err());
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_of_the_class_that_is_asked_for() {
+    fn self_test_service_has_requested_class() {
         let class = |arguments: &[&str]| {
             let args = Args::try_parse_from([&[COMMAND], arguments].concat()).unwrap();
             wanted(&args).unwrap().spec.unwrap().load_balancer_class
@@ -267,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_looks_until_the_time_is_over() {
+    async fn self_test_polls_until_timeout() {
         let begin = Instant::now();
         let error = until(Duration::from_secs(9), async || -> anyhow::Result<()> { bail!("not yet") }).await;
         assert_eq!(format!("{:#}", error.unwrap_err()), "after 9 s: not yet");

@@ -1,4 +1,4 @@
-//! The whole controller between a faked API server and a faked adapter, on paused time.
+//! Tests of the whole controller with a fake API server and a fake adapter, on paused time.
 
 mod adapter;
 mod classes;
@@ -31,8 +31,9 @@ use k8s_openapi::{
 use self::world::{World, capabilities, name};
 use crate::plan::service::FINALIZER;
 
+// Behaviour: S1, S8
 #[tokio::test(start_paused = true)]
-async fn a_service_gets_its_load_balancer() {
+async fn service_gets_load_balancer() {
     let world = World::start().await;
     world.node("a").node("b");
     world.service(service("web").port(80));
@@ -58,8 +59,9 @@ async fn a_service_gets_its_load_balancer() {
     assert_eq!(world.kube.writes().len(), 2, "finalizer and status: {:?}", world.kube.writes());
 }
 
+// Behaviour: S9
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_takes_its_time_is_polled() {
+async fn slow_load_balancer_is_polled() {
     let world = World::start().await;
     world.cloud.edit(|state| state.pending = 3);
     world.service(service("web").port(80));
@@ -68,8 +70,9 @@ async fn a_load_balancer_that_takes_its_time_is_polled() {
     assert_eq!(world.events().iter().filter(|event| event.contains("Ensuring")).count(), 1);
 }
 
+// Behaviour: S21, W14
 #[tokio::test(start_paused = true)]
-async fn a_restart_asks_once_and_writes_nothing() {
+async fn restart_calls_once_and_writes_nothing() {
     let world = World::start().await;
     world.node("a");
     for n in 0..5 {
@@ -91,9 +94,10 @@ async fn a_restart_asks_once_and_writes_nothing() {
     assert_eq!((after.0 - before.0, after.1 - before.1), (5, 1));
 }
 
-/// Whatever there was of them: nodes of their own, a mistake, a load balancer that took its time.
+/// The Services differ: a node selector, a mistake, a slow load balancer.
+// Behaviour: W18
 #[tokio::test(start_paused = true)]
-async fn services_that_are_gone_are_not_remembered() {
+async fn deleted_services_are_forgotten() {
     let world = World::start().await;
     world.node("a");
     let names: Vec<String> = (0..100).map(|n| format!("web-{n}")).collect();
@@ -116,8 +120,9 @@ async fn services_that_are_gone_are_not_remembered() {
     assert_eq!(world.remembered(), 0);
 }
 
+// Behaviour: S6, SN4, W11
 #[tokio::test(start_paused = true)]
-async fn an_unrelated_change_costs_nothing() {
+async fn unrelated_change_costs_nothing() {
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80));
@@ -136,9 +141,10 @@ async fn an_unrelated_change_costs_nothing() {
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), before);
 }
 
-/// Fields of which a load balancer has no use, and lists in another order.
+/// Fields that do not affect the load balancer, and lists in another order.
+// Behaviour: S6
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_other_load_balancer_costs_nothing() {
+async fn changes_without_effect_cost_nothing() {
     type Change = fn(&mut ServiceSpec);
     let world = World::new();
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.source-ranges"]));
@@ -169,11 +175,11 @@ async fn what_makes_no_other_load_balancer_costs_nothing() {
             ranges(["192.0.2.0/24", "203.0.113.0/24"]);
     });
     world.quiet().await;
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before.0 + 1, "another range is another wish");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before.0 + 1, "another range changes the settings");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_is_there_is_taken_over_by_its_id() {
+async fn existing_load_balancer_is_adopted_by_id() {
     let world = World::start().await;
     let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
     world.service(service("web").port(80).annotation(&id, "lb-7").annotation(&adopt, "owned"));
@@ -183,15 +189,16 @@ async fn a_load_balancer_that_is_there_is_taken_over_by_its_id() {
     assert_eq!(ensure.known.unwrap().vendor_ids.unwrap().ids["loadbalancer"], "lb-7");
 }
 
+// Behaviour: SF14
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_is_shared_by_its_id_where_the_adapter_can_do_it() {
+async fn load_balancer_is_shared_by_id_with_capability() {
     let world = World::new();
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.shared"]));
     let world = world.started().await;
     world.node("a");
     let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
     world.service(service("web").port(80).annotation(&adopt, "shared"));
-    let unsaid = "annotation lb.cloudadapter.dev/adopt: does not say which load balancer: set lb.cloudadapter.dev/id to its ID";
+    let unsaid = "annotation lb.cloudadapter.dev/adopt: needs the load balancer to share: set lb.cloudadapter.dev/id to its ID";
     world.eventually("told", |world| world.events().iter().any(|event| event.contains(unsaid))).await;
     world.change("web", |service| {
         service.metadata.annotations.get_or_insert_default().insert(id.clone(), "lb-7".to_owned());
@@ -206,8 +213,9 @@ async fn a_load_balancer_is_shared_by_its_id_where_the_adapter_can_do_it() {
     world.stop().await;
 }
 
+// Behaviour: SF14
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_shares_nothing_is_not_asked_to() {
+async fn sharing_needs_capability() {
     let world = World::start().await;
     let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
     world.service(service("web").port(80).annotation(&id, "lb-7").annotation(&adopt, "shared"));
@@ -217,22 +225,28 @@ async fn an_adapter_that_shares_nothing_is_not_asked_to() {
     world.stop().await;
 }
 
+// Behaviour: S20, W10
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_vanishes_is_built_again() {
+async fn load_balancer_gone_from_cloud_is_recreated() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.quiet().await;
     world.cloud.edit(|state| state.load_balancers.clear());
-    world.eventually("it is back", |world| world.cloud.read(|state| state.load_balancers.len() == 1)).await;
+    world
+        .eventually("the status is restored", |world| {
+            world.cloud.read(|state| state.load_balancers.len() == 1)
+        })
+        .await;
 }
 
+// Behaviour: SF10
 #[tokio::test(start_paused = true)]
-async fn a_service_that_cannot_work_is_told_once_and_nothing_is_called() {
+async fn invalid_service_is_reported_once_without_calls() {
     let world = World::start().await;
     let misspelt = format!("lb.{DOMAIN}/internals");
     world.service(service("web").port(80).annotation(&misspelt, "true"));
-    world.eventually("people hear of it", |world| !world.events().is_empty()).await;
+    world.eventually("an Event is emitted", |world| !world.events().is_empty()).await;
     world.node("a").node("b");
     tokio::time::sleep(std::time::Duration::from_mins(20)).await;
     assert_eq!(
@@ -249,23 +263,23 @@ async fn a_service_that_cannot_work_is_told_once_and_nothing_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_is_none_is_told_once_and_nothing_is_called() {
+async fn invalid_address_is_reported_once_without_calls() {
     let world = World::start().await;
     world.service(service("web").port(80).with(|spec| spec.load_balancer_ip = Some("not-an-ip".to_owned())));
-    world.eventually("people hear of it", |world| !world.events().is_empty()).await;
+    world.eventually("an Event is emitted", |world| !world.events().is_empty()).await;
     world.quiet().await;
     assert_eq!(
         world.events(),
         [
-            "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.loadBalancerIP: \"not-an-ip\" is \
-             not an IP address (invalid IP address syntax): write one such as 192.0.2.7"
+            "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.loadBalancerIP: invalid IP address \
+             \"not-an-ip\" (invalid IP address syntax): write one such as 192.0.2.7"
         ]
     );
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_api_server_nothing_is_lost() {
+async fn nothing_is_lost_without_api_server() {
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80));
@@ -281,7 +295,7 @@ async fn without_an_api_server_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_the_api_server_refuses_is_repeated() {
+async fn refused_api_server_write_is_retried() {
     let world = World::start().await;
     world.kube.refuse_next(500);
     world.service(service("web").port(80));
@@ -289,8 +303,9 @@ async fn a_write_that_the_api_server_refuses_is_repeated() {
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
+// Behaviour: S19, W10
 #[tokio::test(start_paused = true)]
-async fn a_status_that_somebody_cleared_comes_back_without_a_call() {
+async fn status_cleared_by_other_client_is_restored_without_a_call() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -302,7 +317,7 @@ async fn a_status_that_somebody_cleared_comes_back_without_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_in_trouble_is_asked_about() {
+async fn failed_load_balancer_causes_an_ensure() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -317,10 +332,12 @@ async fn a_load_balancer_in_trouble_is_asked_about() {
 }
 
 /// An API server that is newer than this controller may know more protocols.
+// Behaviour: SF3
 #[tokio::test(start_paused = true)]
-async fn a_port_of_an_unknown_protocol_is_told_and_no_load_balancer_goes_without_it() {
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].protocol: \"QUIC\" is not \
-                known: write TCP, UDP or SCTP, or give that port a Service of another type";
+async fn unknown_port_protocol_is_refused_and_load_balancer_kept() {
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: \
+                spec.ports[1].protocol: unknown protocol \"QUIC\": write TCP, UDP or SCTP, or move that port to a \
+                Service of another type";
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80).port_of("QUIC", 443));
@@ -328,7 +345,7 @@ async fn a_port_of_an_unknown_protocol_is_told_and_no_load_balancer_goes_without
     assert_eq!(world.events(), [told]);
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));
 
-    // One that is there stays as it was, and follows the nodes.
+    // An existing load balancer is not changed, and follows the nodes.
     let ports = |protocol: &str| service("web").port(80).port_of(protocol, 443).build().spec.unwrap().ports;
     world.change("web", |service| service.spec.as_mut().unwrap().ports = ports("TCP"));
     world.eventually_ingress_of("web").await;

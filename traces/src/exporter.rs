@@ -1,4 +1,4 @@
-//! The exporter, and one line in the log when it begins to fail and when it works again.
+//! The span exporter. Logs one line when it begins to fail and one when it works again.
 
 use std::{
     error::Error,
@@ -14,7 +14,7 @@ use opentelemetry_sdk::{
 };
 use tracing::{info, warn};
 
-/// An exporter whose failures are told once, and cost nothing but the spans.
+/// An exporter that logs each outage once; during an outage, spans are lost.
 #[derive(Debug)]
 pub(crate) struct Telling<E> {
     exporter: E,
@@ -35,7 +35,7 @@ impl<E: SpanExporter> SpanExporter for Telling<E> {
         match &sent {
             Err(error) if !failed_before => {
                 let error = causes(error);
-                warn!(error, spans, "Traces cannot be sent: spans are lost until they can");
+                warn!(error, spans, "Traces cannot be sent; spans are lost until the collector is reachable");
             }
             Ok(()) if failed_before => info!("Traces are sent again"),
             Ok(()) | Err(_) => (),
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails while it is told to.
+    /// An exporter that fails as long as the flag is set.
     #[derive(Debug, Default)]
     struct Fake(Arc<AtomicBool>);
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_that_is_away_is_told_once_and_its_return_too() {
+    async fn an_outage_of_the_collector_is_logged_once() {
         let lines = Lines::default();
         let writer = lines.clone();
         crate::testing::ask_each_thread();

@@ -1,16 +1,16 @@
-//! OpenTelemetry traces of controllers and adapters, from a changed object to the call of the cloud that it leads to.
+//! OpenTelemetry traces of controllers and adapters, from a changed object to the resulting call to the cloud.
 //!
-//! Switched on by the `OTEL_*` variables that every OpenTelemetry SDK reads: without an endpoint there is no exporter, no thread and
-//! no span. Traces are beside the log, not part of it: spans have a target of their own, and neither hears of the other's filter.
+//! Enabled by the `OTEL_*` variables that every OpenTelemetry SDK reads: without an endpoint there is no exporter, no thread and no span.
+//! Traces are independent of the log: spans have a target of their own, and the filters of logs and traces do not affect each other.
 //!
 //! In reading order:
 //!
-//! - [`Traces`]: from the start of a process to its end.
-//! - `settings`: what the variables say, and what is wrong with them.
-//! - `exporter`: sends, and tells the log once when that fails.
+//! - [`Traces`]: the traces of a process, from its start to its end.
+//! - `settings`: parses and validates the variables.
+//! - `exporter`: sends spans, and logs failures once.
 //! - [`child`], [`part`], [`hand_over`], [`take_over`], [`Origin`]: spans, and how they find their parents across tasks and processes.
 //!
-//! A span does not hold its parent open, in difference to `tracing`'s own: work may outlive the call that began it.
+//! Unlike in `tracing`, a span does not keep its parent open, since work may outlive the call that began it.
 
 mod exporter;
 mod settings;
@@ -36,12 +36,12 @@ pub use tracing::trace_span as tracing_span;
 pub use self::span::{Origin, child, hand_over, part, take_over};
 use self::{exporter::Telling, settings::Setting};
 
-/// The target of all spans that belong to traces, and of nothing else: this crate's own log lines have another.
+/// The target of all spans of traces, and of nothing else. This crate's own log lines have another target.
 pub const TARGET: &str = "trace_span";
-/// For filters of logs: what traces are made of is no context of log lines.
+/// For log filters: hides the spans of traces from the context of log lines.
 pub const NOT_IN_THE_LOG: &str = "trace_span=off";
 
-/// What is not sent yet gets this long at the end of the process.
+/// Time limit for sending the remaining spans at the end of the process.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The traces of a process.
@@ -51,7 +51,7 @@ pub struct Traces(State);
 #[derive(Debug)]
 enum State {
     Off,
-    /// Wanted, and not possible.
+    /// Traces are requested but not possible.
     Wrong(String),
     On {
         provider: SdkTracerProvider,
@@ -60,10 +60,10 @@ enum State {
 }
 
 impl Traces {
-    /// As the environment says. `service`: the process's name where that says none.
+    /// Configures traces from the environment. `service`: the default of the service name.
     ///
-    /// Shape: starts the thread that sends, and connects to nothing before there is a span.  Errors: none; what is wrong with a variable
-    /// is told by [`Self::tell`], and nothing is traced.
+    /// Starts the thread that sends spans; connects to nothing before there is a span. Does not fail: if a variable is invalid, nothing is
+    /// traced and [`Self::tell`] logs the errors.
     #[must_use]
     pub fn from_environment(service: &str, version: &'static str) -> Self {
         Self(match settings::read(&settings::environment) {
@@ -81,7 +81,7 @@ impl Traces {
         })
     }
 
-    /// What is to be added to the subscriber. `None`: nothing is traced.
+    /// The layer to add to the subscriber. `None`: nothing is traced.
     pub fn layer<S>(&self) -> Option<TraceLayer<S>>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
@@ -92,26 +92,26 @@ impl Traces {
         }
     }
 
-    /// Tells the log, which must be there by now, what became of the variables.
+    /// Logs the result of the configuration. The subscriber must be installed.
     pub fn tell(&self) {
         match &self.0 {
             State::Off => (),
-            State::Wrong(faults) => warn!(error = faults, "Nothing is traced: OTEL_* variables are wrong"),
+            State::Wrong(faults) => warn!(error = faults, "Traces are disabled: invalid OTEL_* variables"),
             State::On { endpoint, .. } => info!(endpoint = shown(endpoint), "Traces are sent"),
         }
     }
 
-    /// Sends what is left, within a second. The last that a process does, and outside of its runtime.
+    /// Sends the remaining spans, within a second. Call it last in a process, outside the runtime.
     pub fn end(self) {
         if let State::On { provider, .. } = self.0
             && let Err(error) = provider.shutdown_with_timeout(LAST)
         {
-            tracing::debug!(%error, "The last spans are lost");
+            tracing::debug!(%error, "Cannot send the last spans");
         }
     }
 }
 
-/// The layer that makes traces of spans.
+/// The layer that turns spans into traces.
 pub type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
 fn provider(exporter: SpanExporter, resource: Resource) -> SdkTracerProvider {
@@ -132,12 +132,12 @@ where
         .boxed()
 }
 
-/// Libraries have spans, too, and nobody wants those of the exporter's own calls.
+/// Excludes the spans of libraries, such as those of the exporter's own requests.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
 }
 
-/// A URL as anybody may read it: without user and password.
+/// A URL without user name and password, for logs.
 fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.find('/').unwrap_or(rest.len());

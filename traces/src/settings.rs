@@ -1,17 +1,17 @@
-//! What the `OTEL_*` variables say. Pure, but for [`environment`].
+//! Reads and validates the `OTEL_*` variables. Pure, except for [`environment`].
 //!
-//! The SDK reads them itself, and silently takes a default for what it does not understand. So all that it would pass over is looked at
-//! here first. Source: OpenTelemetry, "Environment Variable Specification" and "OTLP Exporter Configuration".
+//! The SDK itself silently uses defaults for values that it does not understand, so they are validated here first. Source: OpenTelemetry,
+//! "Environment Variable Specification" and "OTLP Exporter Configuration".
 
 use http::Uri;
 
-/// Spans are sent in this way alone. Source: the same, which wants it as the default.
+/// The only supported protocol, which is also the default. Source: OpenTelemetry, "OTLP Exporter Configuration".
 const PROTOCOL: &str = "http/protobuf";
-/// Samplers of the SDK …
+/// The samplers of the SDK …
 const SAMPLERS: [&str; 4] = ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
-/// … and those that take a share in `OTEL_TRACES_SAMPLER_ARG`.
+/// … and those that take a ratio in `OTEL_TRACES_SAMPLER_ARG`.
 const SHARED_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
-/// Times are milliseconds.
+/// Durations in milliseconds.
 const NUMBERS: [&str; 9] = [
     "OTEL_EXPORTER_OTLP_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
@@ -23,34 +23,38 @@ const NUMBERS: [&str; 9] = [
     "OTEL_SPAN_EVENT_COUNT_LIMIT",
     "OTEL_SPAN_LINK_COUNT_LIMIT",
 ];
-/// The special one counts before the general one.
+/// The trace-specific variable takes precedence over the general one.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const LISTS: [&str; 3] =
     ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES"];
 
-/// Whether there are traces.
+/// Whether and how to trace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     Off,
     On {
-        /// For the log.
+        /// The endpoint for the log.
         endpoint: String,
-        /// The process's name is given.
+        /// Whether a service name is set.
         names_service: bool,
     },
 }
 
-/// A variable of this process. One that is empty counts as none.
-#[expect(clippy::disallowed_methods, reason = "names and meanings are OpenTelemetry's, and no flags of ours")]
+/// A variable of this process. An empty one counts as unset.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "names and meanings are defined by OpenTelemetry, so \
+              they cannot be flags"
+)]
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Judges the variables.
+/// Validates the variables.
 ///
 /// # Errors
-/// All that is wrong, each with the variable and the fix. Nothing is wrong where nothing is to be traced.
+/// Returns all errors, each with its variable and the fix. There are no errors if tracing is off.
 pub(crate) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Setting, Vec<String>> {
     let first = |names: &[&'static str]| names.iter().find_map(|name| Some((*name, variable(name)?)));
     let Some((name, endpoint)) = first(&ENDPOINTS) else { return Ok(Setting::Off) };
@@ -97,7 +101,7 @@ fn sampler(variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
     if SHARED_SAMPLERS.contains(&sampler.as_str()) {
         let share = variable(argument).unwrap_or_default();
         let good = share.parse::<f64>().is_ok_and(|share| (0.0..=1.0).contains(&share));
-        return (!good).then(|| fault(argument, &share, "a share of all traces, from 0 to 1, such as 0.05"));
+        return (!good).then(|| fault(argument, &share, "a ratio of all traces, from 0 to 1, such as 0.05"));
     }
     let known = SAMPLERS.contains(&sampler.as_str());
     (!known)
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_traced_without_an_endpoint_or_if_it_is_not_wanted() {
+    fn nothing_is_traced_without_an_endpoint_or_if_disabled() {
         for (name, set) in [
             ("nothing set", &[][..]),
             ("no endpoint", &[("OTEL_SERVICE_NAME", "a"), ("OTEL_TRACES_SAMPLER", "nonsense")]),
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_special_endpoint_counts_and_the_service_may_be_named_in_two_ways() {
+    fn the_trace_endpoint_takes_precedence() {
         let on =
             |endpoint: &str, names_service| Ok(Setting::On { endpoint: endpoint.to_owned(), names_service });
         let special = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces:4318/v1/traces");
@@ -161,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_the_fix_and_shows_no_credential() {
+    fn errors_name_the_variable_and_show_no_credentials() {
         for (name, value, fix) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "a URL such as http://"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/protobuf, and the collector's port"),
             ("OTEL_SDK_DISABLED", "yes", "false or true"),
             ("OTEL_TRACES_EXPORTER", "jaeger", "otlp or none"),
             ("OTEL_TRACES_SAMPLER", "sometimes", "always_on, always_off"),
-            ("OTEL_TRACES_SAMPLER", "traceidratio", "a share of all traces"),
+            ("OTEL_TRACES_SAMPLER", "traceidratio", "a ratio of all traces"),
             ("OTEL_BSP_SCHEDULE_DELAY", "5s", "a whole number"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "secret", "KEY=VALUE"),
         ] {
@@ -178,6 +182,6 @@ mod tests {
             assert!(!faults.contains("secret"), "{faults}");
         }
         let both = [ENDPOINT, ("OTEL_SDK_DISABLED", "yes"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "1s")];
-        assert_eq!(judged(&both).expect_err("two").len(), 2, "all faults are told");
+        assert_eq!(judged(&both).expect_err("two").len(), 2, "all errors are reported");
     }
 }

@@ -1,4 +1,4 @@
-//! Spans, and how they find their parents: in the same task, in another one, in another process.
+//! Spans, and how they find their parents: in the same task, in another task, or in another process.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
@@ -10,9 +10,8 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Makes a span that belongs to a trace: `span!("name", field = value, …)`. It has no parent before [`child`] or [`take_over`] has
-/// given it one. Fields are those of `tracing`; `otel.name`, `otel.kind` and `otel.status_code` have the meaning that
-/// `tracing-opentelemetry` gives them.
+/// Creates a span that belongs to a trace: `span!("name", field = value, …)`. It has no parent until [`child`] or [`take_over`] sets one.
+/// The fields are those of `tracing`; `otel.name`, `otel.kind` and `otel.status_code` have the same meaning as in `tracing-opentelemetry`.
 #[macro_export]
 macro_rules! span {
     ($($fields:tt)+) => {
@@ -20,14 +19,14 @@ macro_rules! span {
     };
 }
 
-/// The span, as a part of what is under way in this task. If nothing is, it begins a trace.
+/// Makes the span a child of the current span of this task. Without one, it begins a trace.
 #[must_use]
 pub fn child(span: Span) -> Span {
     adopt(&span, Context::current);
     span
 }
 
-/// The span, as a part of what the caller of this request has under way. If that says nothing, it begins a trace.
+/// Makes the span a child of the caller's span, which the request headers name. Without one, it begins a trace.
 #[must_use]
 pub fn take_over(span: Span, headers: &HeaderMap) -> Span {
     adopt(&span, || TraceContextPropagator::new().extract(&Read(headers)));
@@ -35,15 +34,15 @@ pub fn take_over(span: Span, headers: &HeaderMap) -> Span {
 }
 
 fn adopt(span: &Span, parent: impl FnOnce() -> Context) {
-    // Nobody looks, as nearly always.
+    // Traces are disabled, the usual case.
     if span.is_disabled() {
         return;
     }
-    // Fails only without our layer, and then there are no traces.
+    // Fails only without this crate's layer, and then there are no traces.
     span.set_parent(parent()).ok();
 }
 
-/// A span for what is of interest only as a part of something else: none where nothing is under way.
+/// A span that only makes sense as a part of another one: none without a current span.
 #[must_use]
 pub fn part(make: impl FnOnce() -> Span) -> Span {
     if has_parent() { child(make()) } else { Span::none() }
@@ -53,32 +52,32 @@ fn has_parent() -> bool {
     Context::map_current(TraceContextExt::has_active_span)
 }
 
-/// Tells whoever gets this request of what it is a part, in `traceparent` and `tracestate`. Source: W3C Trace Context.
+/// Adds the current span to the headers of a request, as `traceparent` and `tracestate`. Source: W3C Trace Context.
 pub fn hand_over(headers: &mut HeaderMap) {
     if has_parent() {
         TraceContextPropagator::new().inject(&mut Written(headers));
     }
 }
 
-/// Where something began that outlives the span it began in. Cheap to clone, and holds nothing open.
+/// Refers to the span in which a longer operation began. Cheap to clone, and keeps no span open.
 #[derive(Clone, Debug)]
 pub struct Origin(SpanContext);
 
 impl Origin {
-    /// This span.
+    /// Refers to this span.
     #[must_use]
     pub fn of(span: &Span) -> Self {
         let context = if span.is_disabled() { Context::new() } else { span.context() };
         Self(context.span().span_context().clone())
     }
 
-    /// What is under way in this task.
+    /// Refers to the current span of this task.
     #[must_use]
     pub fn here() -> Self {
         Self(Context::map_current(|current| current.span().span_context().clone()))
     }
 
-    /// Says of what is under way in this task that it waits for that. Not of its own trace: there the tree says so.
+    /// Links the current span of this task to the operation that it waits for. Not within the same trace, where the tree already shows it.
     pub fn link(&self) {
         Context::map_current(|current| {
             let span = current.span();
@@ -125,7 +124,7 @@ mod tests {
         let recorder = Recorder::start();
         let mut headers = HeaderMap::new();
         hand_over(&mut headers);
-        assert!(headers.is_empty(), "nothing is under way");
+        assert!(headers.is_empty(), "no current span");
         child(crate::span!("turn")).in_scope(|| {
             child(crate::span!("call")).in_scope(|| hand_over(&mut headers));
         });
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_calls_from_elsewhere_is_the_parent_and_nonsense_is_nobody() {
+    fn a_remote_caller_is_the_parent_and_bad_headers_are_ignored() {
         let recorder = Recorder::start();
         for text in [TRACEPARENT, "nonsense"] {
             let mut headers = HeaderMap::new();
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_none_where_nothing_is_under_way() {
+    fn a_part_needs_a_current_span() {
         let recorder = Recorder::start();
         part(|| crate::span!("write")).in_scope(|| ());
         child(crate::span!("turn")).in_scope(|| part(|| crate::span!("write")).in_scope(|| ()));
@@ -162,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn work_outlives_the_call_that_began_it_and_others_are_linked_to_it() {
+    fn work_outlives_its_call_and_waiting_spans_are_linked() {
         let recorder = Recorder::start();
         let mut work = Span::none();
         child(crate::span!("first")).in_scope(|| work = child(crate::span!("work")));
         let origin = Origin::of(&work);
-        assert_eq!(recorder.ended().len(), 1, "the call has ended, its work has not");
+        assert_eq!(recorder.ended().len(), 1, "the work outlives the call");
         child(crate::span!("second")).in_scope(|| origin.link());
         drop(work);
         let [first, second, work] = recorder.ended().try_into().expect("three spans");

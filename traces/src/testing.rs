@@ -1,4 +1,4 @@
-//! For tests: finished spans in memory, and a collector that processes send to.
+//! For tests: finished spans in memory, and a collector that processes can send to.
 
 mod collector;
 
@@ -13,17 +13,17 @@ use tracing_subscriber::{
 
 pub use self::collector::{Collector, Received};
 
-/// From now on each thread's own subscriber is asked at each place that emits, each time.
+/// Makes tracing ask each thread's own subscriber at every call site, every time.
 ///
-/// Tracing remembers a place's answer for all threads. The first to come by is often another test's thread, which has no subscriber,
-/// and while there is only one subscriber nobody else is asked: the place stays silent for everybody. Two that never make up their
-/// mind, and never go, prevent both. Source: `tracing_core::callsite`, `Dispatchers::rebuilder`.
+/// Tracing caches the interest of a call site for all threads. The first thread to reach it is often that of another test, without a
+/// subscriber, and with a single registered subscriber no other is asked: the call site stays disabled for all. Two permanent subscribers
+/// with undecided interest prevent that. Source: `tracing_core::callsite`, `Dispatchers::rebuilder`.
 pub fn ask_each_thread() {
     static UNDECIDED: OnceLock<[Dispatch; 2]> = OnceLock::new();
     UNDECIDED.get_or_init(|| [(); 2].map(|()| registry().with(dynamic_filter_fn(|_, _| false)).into()));
 }
 
-/// Traces what this thread does, until it is dropped.
+/// Traces the current thread until it is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     exporter: InMemorySpanExporter,
@@ -32,7 +32,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins. A test with one thread is traced as a whole.
+    /// Starts tracing. A single-threaded test is traced completely.
     #[must_use]
     pub fn start() -> Self {
         ask_each_thread();
@@ -42,18 +42,18 @@ impl Recorder {
         Self { exporter, _provider: provider, _guard: guard }
     }
 
-    /// The spans that have ended, in this order.
+    /// The finished spans, in the order of their end.
     ///
     /// # Panics
-    /// If the exporter is broken.
+    /// Panics if the exporter is broken.
     #[must_use]
-    #[expect(clippy::expect_used, reason = "only tests come here")]
+    #[expect(clippy::expect_used, reason = "used only in tests")]
     pub fn ended(&self) -> Vec<SpanData> {
-        self.exporter.get_finished_spans().expect("nobody panicked with the lock")
+        self.exporter.get_finished_spans().expect("no thread panicked with the lock")
     }
 }
 
-/// An attribute as text; empty if there is none.
+/// An attribute as text; empty if it is missing.
 #[must_use]
 pub fn attribute(span: &SpanData, name: &str) -> String {
     let found = span.attributes.iter().find(|pair| pair.key.as_str() == name);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_a_thread_without_a_subscriber_reaches_first_is_recorded() {
+    fn call_sites_stay_enabled_after_other_threads() {
         let place = || drop(crate::span!("here"));
         let recorder = Recorder::start();
         std::thread::spawn(place).join().expect("it does not panic");

@@ -1,4 +1,4 @@
-//! What an answer means for the repetition of its call.
+//! Decides from an answer whether its call is repeated.
 
 use std::{error::Error, iter};
 
@@ -7,30 +7,30 @@ use http::{HeaderMap, Response};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use tonic::{Code, ConnectError, Status, TimeoutExpired, body::Body};
 
-/// What came back, or why nothing did.
+/// The answer, or the reason why there is none.
 pub(crate) type Answer = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 
-/// More than gRPC's own limit of a message, which the client keeps: 4 MiB and what is around it.
+/// Larger than the gRPC limit of a message (4 MiB), which the client enforces, plus framing.
 const LONGEST_ANSWER: usize = 5 * 1024 * 1024;
 
-/// Whether a call is over.
+/// Whether a call is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// This is what the caller is told.
+    /// The answer is final and returned to the caller.
     Final,
-    /// It was not carried out here.
+    /// The call was not carried out by this replica.
     Elsewhere,
-    /// It may have been carried out, and the answer is lost.
+    /// The call may have been carried out, and its answer is lost.
     Broken,
 }
 
-/// Takes the answer of a unary call in to its end. An error that came after the headers becomes one that came with them.
+/// Reads the answer to a unary call completely. Turns an error in the trailers into one in the headers.
 pub(super) async fn whole(answer: Response<Body>) -> Answer {
     let (mut parts, body) = answer.into_parts();
     let collected = match Limited::new(body, LONGEST_ANSWER).collect().await {
         Ok(collected) => collected,
         Err(error) if error.is::<LengthLimitError>() => {
-            return Err(Box::new(Status::out_of_range("the answer is longer than 5 MiB")));
+            return Err(Box::new(Status::out_of_range("the response is longer than 5 MiB")));
         }
         Err(error) => return Err(error),
     };
@@ -44,7 +44,7 @@ pub(super) async fn whole(answer: Response<Body>) -> Answer {
     Ok(Response::from_parts(parts, Body::new(body)))
 }
 
-/// What this answer means.
+/// Classifies the answer.
 pub(super) fn judge(answer: &Answer) -> Verdict {
     match answer {
         Ok(answer) => judge_headers(answer.headers()),
@@ -52,11 +52,11 @@ pub(super) fn judge(answer: &Answer) -> Verdict {
     }
 }
 
-/// An error without a message comes in the headers alone. Source: gRPC over HTTP/2, `Trailers-Only`.
+/// An error without a message is in the headers alone. Source: gRPC over HTTP/2, `Trailers-Only`.
 fn judge_headers(headers: &HeaderMap) -> Verdict {
     let Some(status) = Status::from_header_map(headers) else { return Verdict::Final };
     let reason = AdapterError::from(&status).reason;
-    // An adapter gives a reason; who gives none stands between us and it.
+    // An adapter always gives a reason; an error without one comes from a proxy in between.
     let unexplained = status.code() == Code::Unavailable && status.details().is_empty();
     if unexplained || matches!(reason, Reason::NotLeader | Reason::Starting | Reason::Draining) {
         Verdict::Elsewhere
@@ -73,7 +73,7 @@ fn judge_error(error: &(dyn Error + 'static)) -> Verdict {
     if causes().any(|cause| cause.is::<ConnectError>()) {
         return Verdict::Elsewhere;
     }
-    // A status without a cause is our own judgement.
+    // A status without a cause was created by this client.
     let ours = error.is::<Status>() && error.source().is_none();
     if ours { Verdict::Final } else { Verdict::Broken }
 }
@@ -90,16 +90,16 @@ mod tests {
     }
 
     #[test]
-    fn only_who_does_not_serve_is_left_for_another() {
+    fn only_calls_not_carried_out_here_move_to_another_replica() {
         let reason = |reason| answered(AdapterError::new(reason, "why").into());
         for (name, answer, verdict) in [
-            ("stands by", reason(Reason::NotLeader), Verdict::Elsewhere),
+            ("standby", reason(Reason::NotLeader), Verdict::Elsewhere),
             ("starts", reason(Reason::Starting), Verdict::Elsewhere),
             ("stops", reason(Reason::Draining), Verdict::Elsewhere),
-            ("a proxy's word", answered(Status::unavailable("no upstream")), Verdict::Elsewhere),
-            ("the vendor is away", reason(Reason::VendorUnavailable), Verdict::Final),
+            ("error of a proxy", answered(Status::unavailable("no upstream")), Verdict::Elsewhere),
+            ("the vendor is not reachable", reason(Reason::VendorUnavailable), Verdict::Final),
             ("outcome unknown", reason(Reason::OutcomeUnknown), Verdict::Final),
-            ("not let in", reason(Reason::CallerUnauthenticated), Verdict::Final),
+            ("refused by authorisation", reason(Reason::CallerUnauthenticated), Verdict::Final),
             ("queue full", reason(Reason::QueueFull), Verdict::Final),
             ("success", Ok(Response::new(Body::empty())), Verdict::Final),
         ] {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_never_was_and_one_that_broke_differ() {
+    fn failed_and_broken_connections_differ() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let broke = Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
         for (name, error, verdict) in [
@@ -118,10 +118,10 @@ mod tests {
                 Verdict::Elsewhere,
             ),
             ("broke", Box::new(io::Error::from(io::ErrorKind::BrokenPipe)), Verdict::Broken),
-            ("broke in the message", Box::new(broke), Verdict::Broken),
+            ("connection broke in the message", Box::new(broke), Verdict::Broken),
             ("replaced", Box::new(super::super::Replaced), Verdict::Broken),
-            ("took too long", Box::new(TimeoutExpired(())), Verdict::Final),
-            ("too long a message", Box::new(Status::out_of_range("5 MiB")), Verdict::Final),
+            ("timeout", Box::new(TimeoutExpired(())), Verdict::Final),
+            ("message too long", Box::new(Status::out_of_range("5 MiB")), Verdict::Final),
         ] {
             assert_eq!(judge(&Err(error)), verdict, "{name}");
         }

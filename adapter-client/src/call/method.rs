@@ -1,4 +1,4 @@
-//! Which methods the contract has, and which of them answer with a stream: as its descriptor says.
+//! The methods of the contract and which of them return a stream, read from its descriptor.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -6,22 +6,23 @@ use cloud_api_proto::DESCRIPTOR_SET;
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
-/// How a method answers. All take one message.
+/// How a method responds. All methods take one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// With one message.
     Unary,
-    /// With many.
+    /// With a stream of messages.
     Stream,
 }
 
 static METHODS: LazyLock<BTreeMap<String, Method>> = LazyLock::new(|| {
-    // The descriptor is compiled in; without it no call would be repeated, which a test would notice.
+    // The descriptor is compiled in. Without it no call would be repeated, which a test would detect.
     let files = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap_or_default().file;
     files.iter().flat_map(methods).collect()
 });
 
-/// The method of a request's path. `None`: it is none of the contract's, nobody knows whether it may be repeated.
+/// The kind of a method, by the path of a request. `None`: the method is not part of the contract, so it is unknown whether it may be
+/// repeated.
 pub(super) fn of(path: &str) -> Option<Method> {
     METHODS.get(path).copied()
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const NAME: HeaderName = HeaderName::from_static("grpc-timeout");
-/// The header has room for eight digits.
+/// The header allows eight digits.
 const LARGEST: u128 = 99_999_999;
 
-/// How long a call may take. `None`: as long as it likes.
+/// Timeout of a call. `None`: unlimited.
 pub(super) fn read(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(NAME)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -24,7 +24,7 @@ pub(super) fn read(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes what is left of it, in the finest unit that has room for it.
+/// Formats the remaining time in the finest unit that fits.
 pub(super) fn write(headers: &mut HeaderMap, left: Duration) {
     let units = [(left.as_micros(), 'u'), (left.as_millis(), 'm'), (u128::from(left.as_secs()), 'S')];
     let fits = units.into_iter().find(|(number, _)| *number <= LARGEST);

@@ -1,4 +1,4 @@
-//! All addresses of a name.
+//! Discovery by DNS.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,20 +11,20 @@ use tokio::{
 use super::Found;
 use crate::{connector::Address, replicas::Table, target::HostPort};
 
-/// A name is looked up this often.
+/// Interval between lookups.
 const PERIOD: Duration = Duration::from_secs(30);
-/// A broken connection asks for a look at once, but never more often than this.
+/// A broken connection triggers a lookup, but not more often than this.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
-/// A resolver that hangs has failed.
+/// Timeout of a lookup.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Finds the addresses of a name.
+/// Resolves host names.
 pub trait Resolve: std::fmt::Debug + Send + Sync {
     /// All IPv4 and IPv6 addresses of `host`, in any order.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// This machine's own resolver, which honours a pod's DNS configuration.
+/// The system resolver, which honours a pod's DNS configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -38,7 +38,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Keeps `found` in step with the name. Never ends; drop it to stop.
+/// Updates `found` from DNS. Never returns; drop it to stop.
 pub(crate) async fn follow(
     name: HostPort,
     resolver: Arc<dyn Resolve>,
@@ -50,15 +50,15 @@ pub(crate) async fn follow(
         let looked = looked.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
         found.send_if_modified(|found| update(found, &name, looked));
         sleep(SHORTEST_PERIOD).await;
-        // Whether a connection broke or time is up, the next thing is to look again.
+        // Both a broken connection and the end of the interval lead to the next lookup.
         let _broken = timeout(PERIOD.saturating_sub(SHORTEST_PERIOD), table.lost()).await.is_ok();
     }
 }
 
-/// Takes a look's result in; returns whether that changed anything. A look that fails takes no address away.
+/// Applies the result of a lookup and returns whether anything changed. A failed lookup removes no address.
 fn update(found: &mut Found, name: &HostPort, looked: io::Result<Vec<IpAddr>>) -> bool {
     let addresses = looked.and_then(|addresses| {
-        if addresses.is_empty() { Err(io::Error::other("it has no address")) } else { Ok(addresses) }
+        if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
     });
     let new = match addresses {
         Ok(addresses) => {

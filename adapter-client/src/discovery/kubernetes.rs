@@ -1,4 +1,4 @@
-//! The endpoints of a Service, as its EndpointSlices tell: `get`, `list` and `watch` on `endpointslices` in its namespace.
+//! Discovery by the EndpointSlices of a Service. Requires `get`, `list` and `watch` on `endpointslices` in its namespace.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +21,13 @@ use crate::{
     target::{HostPort, ServicePort},
 };
 
-/// The label by which a slice belongs to its Service. Source: Kubernetes, "EndpointSlices".
+/// The label that assigns a slice to its Service. Source: Kubernetes, "EndpointSlices".
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// The port that is taken of several when none is named.
+/// The port to use if none is named and there are several.
 const DEFAULT_PORT: &str = "grpc";
-/// The API server ends a watch after so many seconds, and kube replaces one that is silent for 5 s longer: its default is 290.
+/// The API server ends a watch after this many seconds. kube replaces a watch that has been silent for 5 s longer; its default is 290.
 const WATCH_SECONDS: u32 = 30;
-/// The pause after a watch that failed, doubled each time …
+/// First pause after a failed watch, doubled each time …
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// … up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Addresses by the name of their slice.
 type Slices = BTreeMap<String, BTreeSet<Address>>;
 
-/// Keeps `found` in step with the Service. Never ends; drop it to stop.
+/// Updates `found` from the Service's EndpointSlices. Never returns; drop it to stop.
 pub(crate) async fn follow(kube: Client, service: ServicePort, found: watch::Sender<Found>) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -43,7 +43,7 @@ pub(crate) async fn follow(kube: Client, service: ServicePort, found: watch::Sen
         let ServicePort { namespace, service, .. } = &service;
         let trouble = format!("cannot watch the EndpointSlices of {namespace}/{service}: {error}");
         if found.borrow().trouble.is_none() {
-            warn!(namespace, service, %error, "Cannot watch EndpointSlices, goes on with the replicas that are known");
+            warn!(namespace, service, %error, "Cannot watch EndpointSlices; keeping the known replicas");
         }
         found.send_modify(|found| found.trouble = Some(trouble));
         sleep(pause).await;
@@ -51,7 +51,7 @@ pub(crate) async fn follow(kube: Client, service: ServicePort, found: watch::Sen
     }
 }
 
-/// One listing and the watch after it, until something breaks; returns what.
+/// Lists and watches until an error, which it returns.
 async fn follow_watch(
     kube: &Client,
     service: &ServicePort,
@@ -89,14 +89,14 @@ async fn follow_watch(
     }
 }
 
-/// Where the endpoints of one slice are, ready or not: whether one serves is told by itself.
+/// The endpoints of one slice, ready or not, since each replica reports itself whether it serves.
 fn addresses(slice: &EndpointSlice, service: &ServicePort) -> BTreeSet<Address> {
     let Some(port) = port(slice, service) else { return BTreeSet::new() };
     let hosts = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
     hosts.map(|host| Address::Tcp(HostPort { host: host.clone(), port })).collect()
 }
 
-/// The port that is named; else the only one, or the one that is called `grpc`.
+/// The named port; else the only one, or the one named `grpc`.
 fn port(slice: &EndpointSlice, service: &ServicePort) -> Option<u16> {
     let ports = slice.ports.as_deref().unwrap_or_default();
     let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_not_ready_is_asked_all_the_same() {
+    fn endpoints_that_are_not_ready_are_used() {
         let endpoint = |host: &str, ready, serving| Endpoint {
             addresses: vec![host.to_owned()],
             conditions: Some(EndpointConditions { ready, serving, terminating: None }),

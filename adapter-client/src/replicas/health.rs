@@ -1,4 +1,4 @@
-//! Follows which replicas there are, and asks each of them how it is.
+//! Follows discovery and watches the health of each replica.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     security::Secured,
 };
 
-/// The service whose health tells who leads: all clients may call it. Source: contract, section 1.
+/// The service whose health shows which replica leads. All clients may call it.
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
-/// The pause before a replica is asked again, doubled each time it is asked in vain …
+/// First pause before the health of a replica is requested again, doubled after each failure …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// … up to this: a replica that is back takes part again within this time.
+/// … up to this, so that a replica that is back is used again within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Keeps `table` in step with what is `found`. Never ends; drop it to stop.
+/// Updates `table` from `found`. Never returns; drop it to stop.
 pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secured, table: Table) {
     let mut watchers = JoinSet::new();
     let mut known: BTreeMap<Address, AbortHandle> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secure
         known.retain(|address, watcher| {
             let stays = addresses.contains(address);
             if !stays {
-                debug!(replica = %address, "Replica is gone");
+                debug!(replica = %address, "Replica removed");
                 watcher.abort();
                 table.remove(address);
             }
@@ -48,51 +48,51 @@ pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secure
             if known.contains_key(&address) {
                 continue;
             }
-            debug!(replica = %address, "Replica is there");
+            debug!(replica = %address, "Replica added");
             match Line::new(address.clone(), &secured) {
                 Ok(line) => {
                     table.insert(address.clone(), line.clone());
                     let watcher = watchers.spawn(follow(address.clone(), line, table.clone()));
                     known.insert(address, watcher);
                 }
-                Err(error) => warn!(replica = %address, %error, "Nothing can be sent there"),
+                Err(error) => warn!(replica = %address, %error, "Cannot connect to replica"),
             }
         }
         if found.changed().await.is_err() {
-            // Nobody looks any more: these are all that there will be.
+            // Discovery has ended, so the set of replicas is final.
             std::future::pending::<()>().await;
         }
-        // Those that were told to end.
+        // Tasks that were aborted.
         while watchers.try_join_next().is_some() {}
     }
 }
 
-/// Reports how one replica is, for as long as it is known.
+/// Reports the health of one replica while it is known.
 async fn follow(address: Address, line: Line, table: Table) {
     let mut pause = FIRST_PAUSE;
     loop {
         let ended = listen(&address, &line, &table).await;
         if ended.lasted > FIRST_PAUSE {
-            // Servers end each connection in time, and its watches with it. The next watch tells whether the replica is there.
+            // Servers close connections after some time, and with them the watches. The next watch shows whether the replica is reachable.
             pause = FIRST_PAUSE;
             continue;
         }
-        debug!(replica = %address, health = %ended.health, "Replica is asked for its health again");
+        debug!(replica = %address, health = %ended.health, "Requesting the replica's health again");
         table.report(&address, ended.health);
         sleep(pause).await;
         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
     }
 }
 
-/// The end of a watch.
+/// How a watch ended.
 struct Ended {
-    /// How the replica is then, if another watch does not tell otherwise.
+    /// The health to report unless the next watch reports another.
     health: Health,
-    /// From the first that was told. Zero: nothing was.
+    /// Time since the first report. Zero: there was none.
     lasted: Duration,
 }
 
-/// Watches the health of a replica and reports what is told.
+/// Watches the health of a replica and reports its changes.
 async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
     let request = HealthCheckRequest { service: SERVICE.to_owned() };
     let mut stream = match HealthClient::new(line.clone()).watch(request).await {
@@ -106,7 +106,7 @@ async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
                 begun.get_or_insert_with(Instant::now);
                 table.report(address, told_health(told.status()));
             }
-            Ok(None) => break Health::Down("ended the watch of its health".to_owned()),
+            Ok(None) => break Health::Down("ended the health watch".to_owned()),
             Err(status) => break untold_health(&status),
         }
     };
@@ -115,14 +115,14 @@ async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
 
 fn told_health(status: ServingStatus) -> Health {
     match status {
-        // The number is given by the table.
+        // The table assigns the number.
         ServingStatus::Serving => Health::Serving(0),
         ServingStatus::NotServing | ServingStatus::Unknown => Health::Standby,
         ServingStatus::ServiceUnknown => Health::Silent,
     }
 }
 
-/// An adapter that answers without telling its health is asked: it says itself whether it serves, or that it does not let us in.
+/// An adapter without the health service is called: its answer shows whether it serves, or that it does not admit this client.
 fn untold_health(status: &Status) -> Health {
     match unanswered(status) {
         Some(why) => Health::Down(why),

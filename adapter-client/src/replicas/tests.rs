@@ -7,7 +7,7 @@ fn address(host: &str) -> Address {
     Address::Tcp(HostPort { host: host.to_owned(), port: 1 })
 }
 
-/// Replicas that are how they are said to be, in this order.
+/// Replicas with the given health, in this order.
 fn state(replicas: &[(&str, Health)]) -> State {
     let mut state = State::default();
     let line = Line::over(Channel::from_static("http://nowhere").connect_lazy());
@@ -24,7 +24,7 @@ fn picked(state: &State, tried: &Tried) -> Option<String> {
 }
 
 #[tokio::test]
-async fn who_began_to_serve_last_is_the_leader() {
+async fn the_last_replica_to_serve_is_the_leader() {
     let serves = Health::Serving(0);
     let down = Health::Down("connection refused".to_owned());
     for (replicas, best) in [
@@ -32,7 +32,7 @@ async fn who_began_to_serve_last_is_the_leader() {
         (vec![("a", Health::Unknown), ("b", Health::Standby), ("c", down)], None),
         (vec![("a", Health::Standby), ("b", Health::Silent), ("c", Health::Silent)], Some("b:1")),
         (vec![("a", Health::Silent), ("b", serves.clone())], Some("b:1")),
-        // The old leader's connection hangs: it cannot tell that it leads no more.
+        // The old leader's connection hangs: it cannot report that it no longer leads.
         (vec![("b", serves.clone()), ("a", serves)], Some("a:1")),
     ] {
         assert_eq!(picked(&state(&replicas), &Tried::new()).as_deref(), best, "{replicas:?}");
@@ -40,12 +40,12 @@ async fn who_began_to_serve_last_is_the_leader() {
 }
 
 #[tokio::test]
-async fn who_was_asked_in_vain_is_asked_again_when_it_begins_anew() {
+async fn a_failed_replica_is_tried_again_when_it_serves_again() {
     let mut state = state(&[("a", Health::Serving(0)), ("b", Health::Silent)]);
     let first = state.pick(&Tried::new()).expect("a serves");
     let tried = Tried::from([(first.address, first.rank)]);
     assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
-    // That it still serves is no news.
+    // A repeated report of serving changes nothing.
     state.report(&address("a"), Health::Serving(0));
     assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
     state.report(&address("a"), Health::Standby);
@@ -54,7 +54,7 @@ async fn who_was_asked_in_vain_is_asked_again_when_it_begins_anew() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_while_another_takes_over_is_replaced() {
+async fn a_silent_replica_is_replaced_when_another_serves() {
     let serves = Health::Serving(0);
     let down = || Health::Down("keep-alive timed out".to_owned());
     let b_serves = ("b", serves.clone());
@@ -62,7 +62,7 @@ async fn who_says_nothing_while_another_takes_over_is_replaced() {
         ("nothing changed", vec![], false),
         ("another one serves", vec![b_serves.clone()], true),
         ("another one may serve", vec![("b", Health::Silent)], false),
-        ("it stepped down itself", vec![("a", Health::Standby), b_serves.clone()], false),
+        ("it reports that it does not serve", vec![("a", Health::Standby), b_serves.clone()], false),
         ("its watch broke", vec![("a", down()), b_serves.clone()], true),
         ("it serves again", vec![b_serves.clone(), ("a", down()), ("a", serves.clone())], false),
     ] {
@@ -75,11 +75,11 @@ async fn who_says_nothing_while_another_takes_over_is_replaced() {
     }
 }
 
-/// Who serves in name only does not take calls from others.
+/// A replica without a health service does not take calls from others.
 #[tokio::test]
-async fn who_was_asked_in_vain_replaces_nobody() {
+async fn a_failed_replica_replaces_no_other() {
     let state = state(&[("a", Health::Serving(0)), ("b", Health::Serving(0))]);
-    let b = state.pick(&Tried::new()).expect("b began last");
+    let b = state.pick(&Tried::new()).expect("b began to serve last");
     let tried = Tried::from([(b.address, b.rank)]);
     let a = state.pick(&tried).expect("a serves");
     assert!(!state.has_replaced(&a, &tried));

@@ -6,7 +6,7 @@ fn faults(target: &str, security: &Security) -> Vec<String> {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_with_flag_and_fix() {
+fn contradictory_settings_are_reported_with_flag_and_fix() {
     let file = || Some(PathBuf::from("/nowhere/file"));
     let none = Security::default;
     let name = || Some("cloud-adapter".to_owned());
@@ -19,33 +19,33 @@ fn what_does_not_fit_together_is_told_with_flag_and_fix() {
         (
             "http://a:1",
             Security { ca: file(), ..none() },
-            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://: write https://a:1",
+            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://: use https://a:1",
         ),
         ("unix:/a", Security { ca: file(), ..none() }, "TLS is not used with --adapter-endpoint unix:"),
         (
             "static:///a:1",
             Security { server_name: name(), ..none() },
-            "--adapter-server-name cloud-adapter: without TLS nobody shows a name: add --adapter-ca-file",
+            "--adapter-server-name cloud-adapter: without TLS there is no server name to check: add --adapter-ca-file",
         ),
         (
             "dns:///a:1",
             Security { token: file(), ..none() },
-            "--adapter-token-file /nowhere/file: without TLS anybody on the way could read the token",
+            "--adapter-token-file /nowhere/file: without TLS the token could be read on the network",
         ),
         (
             "http://a:1",
             Security { client_certificate: file(), client_key: file(), ..none() },
-            "--adapter-client-cert /nowhere/file: without TLS no certificate is shown",
+            "--adapter-client-cert /nowhere/file: without TLS the certificate is not used",
         ),
         (
             "https://a:1",
             Security { ca: file(), client_certificate: file(), ..none() },
-            "--adapter-client-cert /nowhere/file: a certificate is shown with its key: add --adapter-client-key",
+            "--adapter-client-cert /nowhere/file: a certificate needs its key: add --adapter-client-key",
         ),
         (
             "https://a:1",
             Security { ca: file(), client_key: file(), ..none() },
-            "--adapter-client-key /nowhere/file: a key is used with its certificate",
+            "--adapter-client-key /nowhere/file: a key needs its certificate",
         ),
         (
             "https://a:1",
@@ -69,7 +69,7 @@ fn what_does_not_fit_together_is_told_with_flag_and_fix() {
 }
 
 #[test]
-fn a_file_that_holds_something_else_is_told() {
+fn files_with_wrong_contents_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str, content: &str| {
         let path = dir.path().join(name);
@@ -78,16 +78,16 @@ fn a_file_that_holds_something_else_is_told() {
     };
     let none = Security::default;
     for (security, words) in [
-        (Security { ca: path("a", ""), ..none() }, "holds no certificate in PEM form"),
+        (Security { ca: path("a", ""), ..none() }, "contains no certificate in PEM format"),
         (
             Security {
                 ca: path("b", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
                 ..none()
             },
-            "holds a bad certificate",
+            "contains an invalid certificate",
         ),
         (Security { token: path("c", " \n"), ..none() }, "is empty"),
-        (Security { token: path("d", "two words"), ..none() }, "holds no token"),
+        (Security { token: path("d", "two words"), ..none() }, "contains no token"),
     ] {
         let told = faults("https://a:1", &security);
         assert!(told.iter().any(|fault| fault.contains(words)), "{told:?}, not: {words}");

@@ -1,4 +1,4 @@
-//! TLS of the client's side: trust in a CA file, and the certificate that it may show itself.
+//! TLS of the client: trust in a CA file, and an optional client certificate.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::{Fault, Flags};
 
-/// TLS to one adapter.
+/// TLS for the connections to one adapter.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: Files,
@@ -26,7 +26,7 @@ pub(crate) struct Tls {
     current: Mutex<Current>,
 }
 
-/// Where the certificates are.
+/// Paths of the certificates.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) ca: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Files {
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// What the files hold. The key is among it: it has no `Debug`.
+/// The contents of the files. Includes the key, so it has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
     ca: Vec<u8>,
@@ -45,7 +45,7 @@ struct Content {
 struct Current {
     content: Hidden,
     config: Arc<ClientConfig>,
-    /// What is wrong with what the files hold now.
+    /// The error in the current contents of the files, if any.
     trouble: Option<Fault>,
 }
 
@@ -71,14 +71,14 @@ impl Tls {
         &self.server_name
     }
 
-    /// Shakes hands with whoever is at the other end, trusting whom the files name now.
+    /// Performs the handshake, trusting the CA in the current file.
     pub(crate) async fn connect(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(self.config()).connect(self.server_name.clone(), stream).await
     }
 
-    /// As the files say now. A bad file leaves in force what was good before.
+    /// The configuration from the current files. If a file is invalid, the last valid contents stay in force.
     ///
-    /// The files are small and local: they are read where they are needed, once a connection.
+    /// The files are small and local, so they are read once for each connection.
     fn config(&self) -> Arc<ClientConfig> {
         let read = self.files.read(&self.flags);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,13 +93,13 @@ impl Tls {
             Ok(fresh) => {
                 current.trouble = None;
                 if let Some((content, config)) = fresh {
-                    info!(file = %self.files.ca.display(), "New connections use the changed certificates");
+                    info!(file = %self.files.ca.display(), "Using the changed certificates for new connections");
                     (current.content, current.config) = (Hidden(content), Arc::new(config));
                 }
             }
             Err(fault) => {
                 if current.trouble.as_ref() != Some(&fault) {
-                    warn!(error = %fault, "The changed certificates cannot be used, the last good ones stay in force");
+                    warn!(error = %fault, "Cannot use the changed certificates; keeping the last valid ones");
                 }
                 current.trouble = Some(fault);
             }
@@ -135,10 +135,10 @@ impl Files {
                 let chain = certificates(certificate)
                     .map_err(|reason| Fault::of_file(flags.client_certificate, path, reason))?;
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(|_error| {
-                    Fault::of_file(flags.client_key, key_path, "holds no private key in PEM form")
+                    Fault::of_file(flags.client_key, key_path, "contains no private key in PEM format")
                 })?;
                 builder.with_client_auth_cert(chain, key).map_err(|error| {
-                    let reason = format!("does not go with {}: {error}", key_path.display());
+                    let reason = format!("does not match {}: {error}", key_path.display());
                     Fault::of_file(flags.client_certificate, path, reason)
                 })?
             }
@@ -152,18 +152,20 @@ impl Files {
         let fault = |reason: String| Fault::of_file(flags.ca, &self.ca, reason);
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca).map_err(fault)? {
-            roots.add(certificate).map_err(|error| fault(format!("holds a bad certificate: {error}")))?;
+            roots
+                .add(certificate)
+                .map_err(|error| fault(format!("contains an invalid certificate: {error}")))?;
         }
         Ok(roots)
     }
 }
 
-/// All certificates of a PEM file; at least one.
+/// Parses the certificates in a PEM file; at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err("holds no certificate in PEM form".to_owned()),
-        Err(error) => Err(format!("holds no certificate in PEM form: {error}")),
+        Ok(_) => Err("contains no certificate in PEM format".to_owned()),
+        Err(error) => Err(format!("contains no certificate in PEM format: {error}")),
     }
 }

@@ -1,4 +1,4 @@
-//! The bearer token that says who calls, from a file that others replace while we run.
+//! The bearer token that authenticates the caller, from a file that is replaced while the process runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,12 +11,12 @@ use tracing::{info, warn};
 
 use super::Fault;
 
-/// A token is read again when its last reading is so old: that is cheap, and a token that was revoked is replaced at once.
+/// Age after which the token is read again: reading is cheap, and a revoked token is replaced at once.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// Larger than any token; smaller than what a server takes as a header.
+/// Larger than any token, and smaller than the header limit of servers.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// The token of one file.
+/// The token in one file.
 #[derive(Debug)]
 pub(crate) struct Token {
     flag: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct Token {
 
 #[derive(Debug)]
 struct Reading {
-    /// Marked as sensitive: it does not print.
+    /// Marked as sensitive, so that it is never printed.
     header: HeaderValue,
     at: Instant,
     trouble: Option<Fault>,
@@ -42,7 +42,7 @@ impl Token {
         Ok(Self { flag, path: path.to_owned(), last })
     }
 
-    /// The value of the header `authorization`, at most a second old. A bad file leaves in force what was good before.
+    /// The value of the `authorization` header, at most a second old. If the file is invalid, the last valid token stays in force.
     pub(crate) async fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().await;
         if last.at.elapsed() >= MAX_AGE {
@@ -51,14 +51,14 @@ impl Token {
             match read.and_then(|content| header(&content)) {
                 Ok(header) => {
                     if last.trouble.take().is_some() {
-                        info!(flag = self.flag, file = %self.path.display(), "The token can be read again");
+                        info!(flag = self.flag, file = %self.path.display(), "The token file can be read again");
                     }
                     last.header = header;
                 }
                 Err(reason) => {
                     let fault = Fault::of_file(self.flag, &self.path, reason);
                     if last.trouble.as_ref() != Some(&fault) {
-                        warn!(error = %fault, "The token cannot be renewed, the last good one stays in force");
+                        warn!(error = %fault, "Cannot read the token file; keeping the last valid token");
                     }
                     last.trouble = Some(fault);
                 }
@@ -72,17 +72,18 @@ fn unreadable(error: &std::io::Error) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Never says what it read.
+/// The error never contains the content.
 fn header(content: &[u8]) -> Result<HeaderValue, String> {
     let token = content.trim_ascii();
     if token.is_empty() {
-        return Err("is empty: put a token in".to_owned());
+        return Err("is empty: it must contain a token".to_owned());
     }
     if token.len() > MAX_BYTES || !token.iter().all(u8::is_ascii_graphic) {
-        return Err("holds no token: put one line of printable characters in".to_owned());
+        return Err("contains no token: it must contain one line of printable characters".to_owned());
     }
-    let mut header = HeaderValue::try_from([b"Bearer ", token].concat())
-        .map_err(|_invalid| "holds no token: put one line of printable characters in".to_owned())?;
+    let mut header = HeaderValue::try_from([b"Bearer ", token].concat()).map_err(|_invalid| {
+        "contains no token: it must contain one line of printable characters".to_owned()
+    })?;
     header.set_sensitive(true);
     Ok(header)
 }

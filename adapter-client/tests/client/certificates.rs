@@ -1,4 +1,4 @@
-//! Throw-away CAs, and what they sign.
+//! Temporary CAs and their certificates.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// A CA of its own.
+/// A separate CA.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, both as PEM.
@@ -40,7 +40,7 @@ impl Authority {
         Pair { certificate, key: key.serialize_pem() }
     }
 
-    /// A server whose certificate this signed, for `name`.
+    /// A server with a certificate of this CA for `name`.
     pub(crate) fn server(&self, name: &str) -> ServerConfig {
         let pair = self.sign(name).der();
         let mut config = builder().with_no_client_auth().with_single_cert(vec![pair.0], pair.1).unwrap();
@@ -48,7 +48,7 @@ impl Authority {
         config
     }
 
-    /// The same, which lets nobody in without a certificate of this CA.
+    /// Like [`Self::server`], but requires a client certificate of this CA.
     pub(crate) fn strict_server(&self, name: &str) -> ServerConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
@@ -75,7 +75,7 @@ fn builder() -> rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier> {
     ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap()
 }
 
-/// A certificate that changes while the server runs. New connections get the last one.
+/// A certificate that changes while the server runs. New connections get the latest one.
 #[derive(Debug)]
 pub(crate) struct Changing(std::sync::Mutex<Arc<CertifiedKey>>);
 
@@ -90,7 +90,7 @@ impl Changing {
 
     pub(crate) fn server(self: &Arc<Self>) -> ServerConfig {
         let mut config = builder().with_no_client_auth().with_cert_resolver(Arc::clone(self) as _);
-        // A resumed session shows no certificate.
+        // A resumed session would not send the certificate.
         config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![b"h2".to_vec()];
         config

@@ -1,4 +1,4 @@
-//! `kubernetes:///`: against a fake API server.
+//! `kubernetes:///` with a fake API server.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ use crate::{
     replica::{Replica, Setup},
 };
 
-/// An API server that knows one EndpointSlice. `None`: it does not let us in.
+/// An API server with one EndpointSlice. `None`: requests are forbidden.
 #[derive(Clone)]
 struct FakeApi(watch::Sender<Option<Value>>);
 
@@ -64,7 +64,7 @@ fn respond(
     Response::builder().status(status).body(body).unwrap()
 }
 
-/// An EndpointSlice with one port beside the metrics', and an endpoint for each replica that is ready.
+/// An EndpointSlice with one port in addition to the metrics port, and an endpoint for each ready replica.
 fn slice(port: u16, endpoints: &[(&str, Value)]) -> Value {
     let endpoint =
         |(address, conditions): &(&str, Value)| json!({"addresses": [address], "conditions": conditions});
@@ -99,7 +99,7 @@ async fn the_endpoints_of_a_service_are_its_replicas() {
     b.lead(true).await;
     assert_eq!(ask(&channel).await.unwrap(), "b");
 
-    // Another takes the place of both.
+    // Another replica replaces both.
     let c = at([127, 0, 0, 4], port, "c").await;
     api.0.send_replace(Some(slice(port, &[("127.0.0.4", ready)])));
     drop((a, b));
@@ -114,11 +114,11 @@ async fn a_port_is_taken_by_its_name() {
     assert_eq!(ask(&open("kubernetes:///cloud/adapter:grpc", &api)).await.unwrap(), "a");
     let limit = std::time::Duration::from_millis(500);
     let error = ask_within(&open("kubernetes:///cloud/adapter:other", &api), limit).await.unwrap_err();
-    assert!(error.message().contains("none is known yet"), "{error}");
+    assert!(error.message().contains("no replica is known yet"), "{error}");
 }
 
 #[tokio::test]
-async fn who_may_not_look_says_so_and_looks_again() {
+async fn forbidden_endpoint_slices_are_reported_and_retried() {
     let a = at([127, 0, 0, 2], 0, "a").await;
     let api = FakeApi::new(None);
     let channel = open("kubernetes:///cloud/adapter", &api);

@@ -1,6 +1,6 @@
-//! The client against real gRPC servers on loopback.
+//! The client with real gRPC servers on loopback.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 mod certificates;
 #[cfg(feature = "kubernetes")]
@@ -24,12 +24,12 @@ use cloud_api_proto::v1alpha1::{GetInfoRequest, adapter_service_client::AdapterS
 use tokio::{task::JoinSet, time::Instant};
 use tonic::{Request, Status};
 
-/// Opens a channel. Panics with all that is wrong.
+/// Opens a channel. Panics with all errors.
 fn open(target: &str, security: &Security) -> AdapterChannel {
     Connection::new(target.parse().unwrap(), security).unwrap().open().unwrap()
 }
 
-/// Asks who answers, within five seconds.
+/// Returns the name of the replica that answers, within five seconds.
 async fn ask(channel: &AdapterChannel) -> Result<String, Status> {
     ask_within(channel, Duration::from_secs(5)).await
 }
@@ -41,7 +41,7 @@ async fn ask_within(channel: &AdapterChannel, limit: Duration) -> Result<String,
     Ok(answer.into_inner().adapter_name)
 }
 
-/// Four callers that ask without a pause.
+/// Four tasks that call without a pause.
 struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU32>,
@@ -65,13 +65,13 @@ impl Load {
         Self { stop, answered, callers }
     }
 
-    /// Waits until so many more calls were answered.
+    /// Waits until this many more calls were answered.
     async fn answers(&self, more: u32) {
         let enough = self.answered.load(Ordering::SeqCst) + more;
         until("calls are answered", || self.answered.load(Ordering::SeqCst) >= enough).await;
     }
 
-    /// No call failed, all the time.
+    /// Asserts that no call failed.
     async fn end(mut self) {
         self.stop.store(true, Ordering::SeqCst);
         while let Some(ended) = self.callers.join_next().await {
@@ -84,7 +84,7 @@ impl Load {
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(10), "never came true: {what}");
+        assert!(start.elapsed() < Duration::from_secs(10), "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -28,11 +28,11 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
     (a, b, channel)
 }
 
-/// Waits until a call waits for a leader, as long as it can.
+/// A call waits for a leader for as long as it can.
 async fn nobody_leads(channel: &AdapterChannel) {
     let start = Instant::now();
     while ask_within(channel, Duration::from_millis(50)).await.is_ok() {
-        assert!(start.elapsed() < Duration::from_secs(10), "somebody leads on and on");
+        assert!(start.elapsed() < Duration::from_secs(10), "a leader is always found");
     }
 }
 
@@ -77,7 +77,7 @@ async fn a_killed_leader_fails_no_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_under_way_at_a_killed_leader_is_repeated() {
+async fn a_call_in_flight_at_a_killed_leader_is_repeated() {
     let (a, b, channel) = two().await;
     a.shared.holds.store(true, Ordering::SeqCst);
     let asked = ask(&channel);
@@ -90,7 +90,7 @@ async fn a_call_that_was_under_way_at_a_killed_leader_is_repeated() {
     assert_eq!(answer.unwrap(), "b");
 }
 
-/// Its connection lives and answers pings, as one does whose process hangs.
+/// The connection is open and answers pings, as if the process hung.
 #[tokio::test]
 async fn a_call_that_hangs_at_a_replaced_leader_is_repeated() {
     let (a, b, channel) = two().await;
@@ -104,7 +104,7 @@ async fn a_call_that_hangs_at_a_replaced_leader_is_repeated() {
     assert_eq!(answer.unwrap(), "b");
 }
 
-/// No reset and no word: its machine lost its power. 30 s would pass until that alone is noticed at common settings.
+/// Neither a reset nor data: the machine lost power. With common settings it would take 30 s to detect that.
 #[tokio::test]
 async fn a_leader_that_vanished_is_left_for_the_next() {
     let (a, b) = (Replica::start(Setup::new("a")).await, Replica::start(Setup::new("b")).await);
@@ -121,7 +121,7 @@ async fn a_leader_that_vanished_is_left_for_the_next() {
 }
 
 #[tokio::test]
-async fn who_says_not_leader_is_left_for_another() {
+async fn a_not_leader_answer_moves_the_call() {
     let (a, b, channel) = two().await;
     b.lead(true).await;
     a.lead_in_name_only();
@@ -134,7 +134,7 @@ async fn who_says_not_leader_is_left_for_another() {
 }
 
 #[tokio::test]
-async fn replicas_that_do_not_tell_their_health_are_asked() {
+async fn replicas_without_health_service_are_called() {
     let silent = |name| Setup { health: false, ..Setup::new(name) };
     let (a, b) = (Replica::start(silent("a")).await, Replica::start(silent("b")).await);
     a.lead_in_name_only();
@@ -143,7 +143,7 @@ async fn replicas_that_do_not_tell_their_health_are_asked() {
 }
 
 #[tokio::test]
-async fn if_nobody_serves_the_error_tells_of_each() {
+async fn if_no_replica_serves_the_error_names_each() {
     let (a, b, channel) = two().await;
     a.lead(false).await;
     let gone = b.host_port();
@@ -157,7 +157,7 @@ async fn if_nobody_serves_the_error_tells_of_each() {
     assert!(said.contains(&gone) && said.contains("refused"), "{said}");
 }
 
-/// Names that change.
+/// DNS names that change.
 #[derive(Debug)]
 struct Names(Mutex<io::Result<Vec<IpAddr>>>);
 
@@ -178,9 +178,9 @@ impl Resolve for Names {
     }
 }
 
-/// Long before the name would be looked up again anyway.
+/// Long before the next periodic lookup.
 #[tokio::test]
-async fn a_broken_connection_makes_the_name_be_looked_up_again() {
+async fn a_broken_connection_triggers_a_lookup() {
     let ip = |n| IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
     let a = Replica::start(Setup { listen: SocketAddr::new(ip(2), 0), ..Setup::new("a") }).await;
     let port = a.address.port();
@@ -193,7 +193,7 @@ async fn a_broken_connection_makes_the_name_be_looked_up_again() {
     names.are(Ok(vec![ip(3)]));
     drop(a);
     assert_eq!(ask(&channel).await.unwrap(), "b");
-    // A resolver that fails takes no replica away.
+    // A failed lookup removes no replica.
     names.are(Err(io::ErrorKind::NotFound.into()));
     for _ in 0..5 {
         assert_eq!(ask(&channel).await.unwrap(), "b");

@@ -1,4 +1,4 @@
-//! Stands between a client and a replica, and can fall silent.
+//! A relay between a client and a replica, which can stop forwarding.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Passes bytes on until it falls silent: then it takes all and passes nothing on, as a network does that lost the other end.
+/// Forwards bytes until it is stopped. Then it accepts all data and forwards none, like a network that lost the peer.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     silent: watch::Sender<bool>,
@@ -32,7 +32,7 @@ impl Relay {
         Self { address, silent, _accepting: accepting }
     }
 
-    /// From now on, no connection carries anything, and none is closed.
+    /// Stops forwarding on all connections, without closing them.
     pub(crate) fn fall_silent(&self) {
         self.silent.send_replace(true);
     }
@@ -41,7 +41,7 @@ impl Relay {
 async fn pass(mut client: TcpStream, to: SocketAddr, mut silent: watch::Receiver<bool>) {
     let Ok(mut server) = TcpStream::connect(to).await else { return };
     tokio::select! {
-        // One of them closed it, or broke it off: so does the relay.
+        // One side closed or reset the connection; the relay does the same.
         _closed = copy_bidirectional(&mut client, &mut server) => (),
         () = async { drop(silent.wait_for(|silent| *silent).await) } => std::future::pending().await,
     }

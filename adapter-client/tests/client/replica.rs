@@ -40,15 +40,15 @@ use tonic_health::{
 
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
 
-/// How a replica is made.
+/// Settings of a replica.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) name: &'static str,
     pub(crate) listen: SocketAddr,
     pub(crate) tls: Option<ServerConfig>,
-    /// Whether it serves `grpc.health.v1`.
+    /// Whether it implements `grpc.health.v1`.
     pub(crate) health: bool,
-    /// Connections are replaced so often.
+    /// Interval at which connections are replaced.
     pub(crate) connection_age: Option<Duration>,
 }
 
@@ -59,7 +59,7 @@ impl Setup {
     }
 }
 
-/// A running replica. Dropped, it is gone without a word, as after `kill -9`.
+/// A running replica. Dropping it closes nothing in order, as after `kill -9`.
 pub(crate) struct Replica {
     pub(crate) address: SocketAddr,
     pub(crate) shared: Arc<Shared>,
@@ -67,19 +67,19 @@ pub(crate) struct Replica {
     runtime: Option<Runtime>,
 }
 
-/// What tests look at and change while it runs.
+/// State that tests read and change while it runs.
 pub(crate) struct Shared {
     name: &'static str,
     leads: AtomicBool,
-    /// Calls of GetInfo that began.
+    /// Number of GetInfo calls that began.
     pub(crate) calls: AtomicU32,
-    /// Connections that were accepted.
+    /// Number of accepted connections.
     pub(crate) connections: AtomicU32,
-    /// Tokens that are let in. Empty: everybody is.
+    /// Accepted tokens. Empty: any caller.
     pub(crate) tokens: Mutex<BTreeSet<String>>,
-    /// What the last call showed.
+    /// The credentials of the last call.
     pub(crate) token: Mutex<String>,
-    /// Calls that come while this is set are never answered.
+    /// While this is set, new calls are never answered.
     pub(crate) holds: AtomicBool,
 }
 
@@ -101,14 +101,14 @@ impl Replica {
                     let acceptor = acceptor.clone();
                     async move { acceptor.accept(stream?).await }
                 });
-                // A client that does not trust us is no reason to stop.
+                // A client that does not trust the certificate must not stop the server.
                 replica.serve(&setup, shaken.filter(|shaken| std::future::ready(shaken.is_ok())).boxed());
             }
         }
         replica
     }
 
-    /// Behind a socket of this machine.
+    /// Listens on a Unix socket.
     pub(crate) async fn at_socket(name: &'static str, path: &Path) -> Self {
         let (setup, path) = (Setup::new(name), path.to_owned());
         let replica = Self::new(&setup).await;
@@ -162,14 +162,14 @@ impl Replica {
         self.shared.calls.load(Ordering::SeqCst)
     }
 
-    /// Makes it the leader, or a standby, and tells so.
+    /// Makes it the leader or a standby, and reports it.
     pub(crate) async fn lead(&self, leads: bool) {
         self.shared.leads.store(leads, Ordering::SeqCst);
         let status = if leads { ServingStatus::Serving } else { ServingStatus::NotServing };
         self.health.set_service_status(SERVICE, status).await;
     }
 
-    /// Makes it a standby that still says that it serves.
+    /// Makes it a standby that still reports that it serves.
     pub(crate) fn lead_in_name_only(&self) {
         self.shared.leads.store(false, Ordering::SeqCst);
     }
@@ -193,10 +193,10 @@ impl Service {
         let token = given.and_then(|given| given.strip_prefix("Bearer ")).unwrap_or_default();
         token.clone_into(&mut self.0.token.lock().unwrap());
         if !tokens.is_empty() && !tokens.contains(token) {
-            return Err(AdapterError::new(Reason::CallerUnauthenticated, "who are you?").into());
+            return Err(AdapterError::new(Reason::CallerUnauthenticated, "unknown caller").into());
         }
         if !self.0.leads.load(Ordering::SeqCst) {
-            return Err(AdapterError::new(Reason::NotLeader, "stands by").into());
+            return Err(AdapterError::new(Reason::NotLeader, "standby").into());
         }
         Ok(())
     }

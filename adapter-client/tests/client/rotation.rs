@@ -1,4 +1,4 @@
-//! Certificates and tokens are replaced under load, and nobody notices.
+//! Certificates and tokens are replaced under load, without failed calls.
 
 use std::{fs, sync::atomic::Ordering, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     until,
 };
 
-/// The order of a rotation: the new CA is trusted beside the old, the server changes, the old CA goes.
+/// The order of a rotation: the new CA is trusted together with the old one, the server changes, the old CA is removed.
 #[tokio::test]
 async fn a_new_ca_takes_the_place_of_the_old_one() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
@@ -33,7 +33,7 @@ async fn a_new_ca_takes_the_place_of_the_old_one() {
         (old.pem() + &new.pem(), None),
         (old.pem() + &new.pem(), Some(new.sign("cloud-adapter"))),
         (new.pem(), None),
-        // Somebody empties the file: what was good stays in force.
+        // The file becomes empty: the last valid content stays in force.
         (String::new(), None),
     ] {
         fs::write(&ca, certificates).unwrap();
@@ -64,8 +64,8 @@ async fn a_new_token_takes_the_place_of_the_old_one() {
 
     admit(&["first", "second"]);
     fs::write(&file, "second\n").unwrap();
-    until("the new token arrives", || *replica.shared.token.lock().unwrap() == "second").await;
-    // Whatever still carried the old one is over.
+    until("the new token is used", || *replica.shared.token.lock().unwrap() == "second").await;
+    // No call with the old token is in flight any more.
     load.answers(100).await;
     admit(&["second"]);
     load.answers(20).await;

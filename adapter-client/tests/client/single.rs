@@ -1,4 +1,4 @@
-//! One endpoint: TLS, identities, and errors that come at once.
+//! One endpoint: TLS, identities, and errors without delay.
 
 use std::{fs, sync::atomic::Ordering, time::Duration};
 
@@ -30,7 +30,7 @@ async fn a_socket_of_this_machine_is_called() {
 }
 
 #[tokio::test]
-async fn who_is_away_is_told_at_once() {
+async fn unavailable_endpoint_is_reported_at_once() {
     let port = test_support::ports::take().unwrap();
     let channel = open(&format!("http://127.0.0.1:{port}"), &Security::default());
     let error = ask(&channel).await.unwrap_err();
@@ -57,7 +57,7 @@ async fn a_call_ends_at_its_deadline() {
     let channel = open(&format!("http://{}", replica.host_port()), &Security::default());
     let error = ask_within(&channel, Duration::from_millis(200)).await.unwrap_err();
     assert!(matches!(error.code(), Code::Cancelled | Code::DeadlineExceeded), "{error:?}");
-    assert_eq!(replica.calls(), 1, "there is no time left to repeat it");
+    assert_eq!(replica.calls(), 1, "no time is left to repeat the call");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! The services' HTTP APIs: one function a call, each exactly one request through the session.
+//! The HTTP APIs of the services: one function for each call, and one request through the session for each call.
 //!
-//! Beside it there are two: the log-in, where a token is due, and the same request once more with a new token, where the old one was
-//! rejected. It waits for nothing, retries nothing else, and has no connection of its own.
+//! Two requests come on top: the log-in, when a token is needed, and a repetition with a new token after the old one was rejected. The
+//! client does not wait, retries nothing else, and has no connection of its own.
 
 pub(crate) mod floating_ips;
 pub(crate) mod octavia;
@@ -27,13 +27,13 @@ use crate::{
     instances::{Port, Server},
 };
 
-/// Items on one page of a listing; services give fewer if they like. Source: Nova, `max_limit`, which is 1,000 as it is delivered.
+/// Items on a page of a listing; services may return fewer. Source: Nova, `max_limit`, whose default is 1,000.
 const PAGE_MAX: u32 = 1000;
-/// The first version of Nova's API whose servers tell the name of their flavor. Source: Nova, REST API Version History, 2.47 (Pike).
+/// First version of Nova's API that returns the name of a server's flavor. Source: Nova, REST API Version History, 2.47 (Pike).
 const MICROVERSION: HeaderValue = HeaderValue::from_static("compute 2.47");
-/// The header that asks for it.
+/// Header that requests an API version.
 const API_VERSION: &str = "openstack-api-version";
-/// What is read of a port.
+/// Fields of a port that are read.
 const PORT_FIELDS: [&str; 4] = ["id", "device_id", "status", "fixed_ips"];
 
 pub(crate) const LIST_SERVERS: Operation = Operation::read(Family::Compute, "ListServers");
@@ -42,24 +42,24 @@ pub(crate) const LIST_PORTS: Operation = Operation::read(Family::Network, "ListP
 
 type Answer<T> = Result<T, VendorError>;
 
-/// The way to the services.
+/// Client of all services.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) identity: Arc<Identity>,
 }
 
-/// Where a request goes, and what it does there.
+/// A request, without its body.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) operation: Operation,
     pub(crate) service: Service,
     pub(crate) method: Method,
-    /// With the query, after [`Service::base`].
+    /// Path and query, relative to [`Service::base`].
     pub(crate) path: String,
 }
 
 impl Client {
-    /// A page of the project's servers; `query` tells a later one.
+    /// Lists a page of the project's servers; `query` is set for later pages.
     pub(crate) async fn list_servers(
         &self,
         session: &Session,
@@ -71,10 +71,10 @@ impl Client {
         self.page(session, "servers", read(LIST_SERVERS, Service::Compute, path)).await
     }
 
-    /// One server of the project.
+    /// Returns a server of the project.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] if there is none of this ID.
+    /// Returns [`Fault::NotFound`] if no server has this ID.
     pub(crate) async fn show_server(&self, session: &Session, id: &str) -> Answer<Server> {
         #[derive(serde::Deserialize)]
         struct Shown {
@@ -85,7 +85,7 @@ impl Client {
         Ok(server)
     }
 
-    /// A page of a project's ports; `query` tells a later one.
+    /// Lists a page of ports; for later pages `which` is [`Ports::Next`].
     pub(crate) async fn list_ports(
         &self,
         session: &Session,
@@ -102,7 +102,7 @@ impl Client {
         self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
     }
 
-    /// A page of a collection.
+    /// Reads a page of a collection.
     pub(crate) async fn page<T: DeserializeOwned>(
         &self,
         session: &Session,
@@ -113,20 +113,20 @@ impl Client {
         paging::read(call.operation, collection, &response)
     }
 
-    /// Reads something. What is not success has passed the table in `classify` already.
+    /// Reads an object. Unsuccessful answers have already become errors in `classify`.
     pub(crate) async fn read<T: DeserializeOwned>(&self, session: &Session, call: Call) -> Answer<T> {
         let response = self.send(session, &call, &Bytes::new()).await?;
         serde_json::from_slice(response.body()).map_err(|error| {
-            VendorError::nonsense(format!("{}: the answer cannot be read: {error}", call.operation))
+            VendorError::nonsense(format!("{}: cannot parse the answer: {error}", call.operation))
         })
     }
 
-    /// Writes something. The answer's body is not read: the next listing shows what came of it.
+    /// Writes an object. The body of the answer is not read: the next listing shows the result.
     pub(crate) async fn write(&self, session: &Session, call: Call, body: &impl Serialize) -> Answer<()> {
         self.write_over(session, call, None, body).await
     }
 
-    /// The same, if nobody else has changed it since this revision: otherwise [`Fault::Busy`].
+    /// Like `write`, but fails with [`Fault::Busy`] if the object has changed since this revision.
     async fn write_over(
         &self,
         session: &Session,
@@ -135,7 +135,7 @@ impl Client {
         body: &impl Serialize,
     ) -> Answer<()> {
         let body = serde_json::to_vec(body).map_err(|error| {
-            VendorError::nonsense(format!("{}: cannot be written: {error}", call.operation))
+            VendorError::nonsense(format!("{}: cannot serialise the request: {error}", call.operation))
         })?;
         self.send_over(session, &call, revision, &body.into()).await.map(drop)
     }
@@ -144,12 +144,12 @@ impl Client {
         self.send_over(session, call, None, body).await
     }
 
-    /// Takes something away.
+    /// Deletes an object.
     pub(crate) async fn delete(&self, session: &Session, call: Call) -> Answer<()> {
         self.send(session, &call, &Bytes::new()).await.map(drop)
     }
 
-    /// Sends a request; once more with a new token, if the old one is rejected.
+    /// Sends a request, and repeats it with a new token if the old token is rejected.
     async fn send_over(
         &self,
         session: &Session,
@@ -169,8 +169,8 @@ impl Client {
     }
 }
 
-/// A body of one field, which is written as it stands: the largest load balancer has 20,000 members, and a copy of it as a JSON value would
-/// take several times the memory of the text.
+/// A body of one field, which is serialised directly: the largest load balancer has 20,000 members, and as a JSON value they would take
+/// several times the memory of the text.
 pub(crate) struct Body<'a, T: ?Sized>(pub(crate) &'static str, pub(crate) &'a T);
 
 impl<T: Serialize + ?Sized> Serialize for Body<'_, T> {
@@ -181,14 +181,14 @@ impl<T: Serialize + ?Sized> Serialize for Body<'_, T> {
     }
 }
 
-/// Which ports.
+/// Selects ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ports<'a> {
-    /// All of a project. It is named because administrators are shown those of all.
+    /// All ports of a project. The project is named because administrators get the ports of all projects.
     Of(&'a str),
-    /// Those of one server.
+    /// The ports of a server.
     At(&'a str),
-    /// Those of another page.
+    /// Another page, by its query.
     Next(&'a str),
 }
 
@@ -225,7 +225,7 @@ fn limit(size: Option<u32>) -> String {
     format!("limit={}", size.unwrap_or(PAGE_MAX).min(PAGE_MAX))
 }
 
-/// Makes a word fit for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
+/// Percent-encodes a word for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
 pub(crate) fn encode(word: &str) -> String {
     let mut encoded = String::with_capacity(word.len());
     for byte in word.bytes() {

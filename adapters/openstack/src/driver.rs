@@ -1,4 +1,4 @@
-//! The driver: what the runtime asks, handed to the rooms that know.
+//! The driver: passes the runtime's requests to the modules.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -35,11 +35,11 @@ use crate::{
     step::{Part, Step, there},
 };
 
-/// What this cloud can do.
+/// Capabilities that do not depend on flags.
 const CAPABILITIES: [&str; 2] = ["instances", "instances.shutdown-state"];
 
-/// How often the cloud may be asked, if nobody says otherwise. OpenStack has no limits of its own as it is delivered; each request
-/// takes a worker of the service for as long as it lasts, and there are as many as the machine has cores.
+/// Default rate limits. OpenStack has no limits by default; each request occupies a worker of the service while it runs, and a service has
+/// as many workers as its host has cores.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
@@ -47,13 +47,13 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// Reads come from the database that writes go to, or from a replica of it.
+/// Reads come from the database that is written to, or from a replica of it.
 const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
-/// Octavia asks Neutron for a port before it writes down what it makes, goes on when its caller has hung up, and was seen to take longer
-/// than a minute while busy. A proxy before it mostly gives up after one.
+/// Octavia asks Neutron for a port before it stores the new load balancer, goes on after its client has disconnected, and took longer than
+/// a minute under load. Proxies in front of it usually time out after one minute.
 const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
-/// The driver. Keeps no state but where the cloud is and who we are there.
+/// The driver. Keeps only the configuration of the cloud and the credentials.
 #[derive(Clone, Debug)]
 pub struct OpenStackDriver {
     pub(crate) client: Client,
@@ -64,22 +64,22 @@ pub struct OpenStackDriver {
     ca: Option<Vec<u8>>,
 }
 
-/// What is configured, credentials apart.
+/// The configuration, without the credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Where the credentials come from.
+    /// The source of the credentials.
     pub(crate) source: Source,
-    /// What flags say in their place.
+    /// Values of flags, which take precedence over the source.
     pub(crate) given: Given,
     pub(crate) networking: Networking,
     pub(crate) form: Form,
     pub(crate) load_balancers: LoadBalancerOptions,
-    /// The router that has the routes to the pods.
+    /// ID of the router with the pod routes.
     pub(crate) router: Option<String>,
 }
 
 impl OpenStackDriver {
-    /// Connects nowhere yet. `ca`: the certificates that `cloud` names, as PEM.
+    /// Builds the driver without connecting to the cloud. `ca`: the certificates that `cloud` names, as PEM.
     pub(crate) fn new(cloud: Cloud, ca: Option<Vec<u8>>, settings: Settings) -> Self {
         let region = cloud.region.clone();
         let client = Client { identity: Arc::new(Identity::new(cloud)) };
@@ -88,12 +88,12 @@ impl OpenStackDriver {
         Self { client, settings: Arc::new(settings), balancers, routes, region, ca }
     }
 
-    /// What is the same for all machines.
+    /// Settings that are the same for all instances.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
     }
 
-    /// Where nobody says a subnet, a look for that of a node comes first: once a process and node.
+    /// Looks up the subnet of a node first if no subnet is configured: once for each process and node.
     async fn create_load_balancer(
         &self,
         session: &Session,
@@ -112,17 +112,18 @@ impl OpenStackDriver {
         }
         let unknown = |why: &str| {
             let text = format!(
-                "spec.subnets: none is named, and that of node {} is not known: {why}; start the adapter with --subnet-id",
+                "spec.subnets: no subnet is given, and the subnet of node {} is not known: {why}; \
+                 start the adapter with --subnet-id",
                 node.provider_id
             );
             VendorError::new(Fault::Invalid, text).in_field("spec.subnets")
         };
         let Location::Here(server) = self.locate(&node.provider_id) else {
-            return Err(unknown("it is not of this cloud"));
+            return Err(unknown("its provider ID is not of this cloud"));
         };
         let page = self.client.list_ports(session, Ports::At(&server), None).await?;
         let subnet = page.items.iter().find_map(|port| port.subnet_of(node.address));
-        let subnet = subnet.ok_or_else(|| unknown("no port of it has its address"))?.to_owned();
+        let subnet = subnet.ok_or_else(|| unknown("none of its ports has its address"))?.to_owned();
         self.balancers.learn_subnet(node, &subnet);
         Ok(subnet)
     }
@@ -135,14 +136,14 @@ impl OpenStackDriver {
     ) -> Result<(), VendorError> {
         let pool = pool.id()?;
         let known = &self.balancers.members;
-        // A listing under way may read them before, and one that reads them meanwhile is not to be trusted either.
+        // A running listing may have read the old members, and a listing during the write may have read either.
         known.forget(pool);
         let done = self.client.update_members(session, (pool, which), members).await;
         known.forget(pool);
         done
     }
 
-    /// The same with the credentials of this content.
+    /// A driver with the credentials of this content.
     fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let cloud = self.settings.source.read_with(content, &self.settings.given)?;
         self.client.identity.tries(&cloud);
@@ -150,7 +151,7 @@ impl OpenStackDriver {
         Ok(Self { client: Client { identity: Arc::new(Identity::new(cloud)) }, region, ..self.clone() })
     }
 
-    /// Goes on with another's credentials.
+    /// Switches to the credentials of another driver.
     fn adopt(&self, other: &Self) {
         self.client.identity.adopt(&other.client.identity);
     }
@@ -206,12 +207,12 @@ impl Driver for OpenStackDriver {
             parameters: Parameters::declared(),
             consistency_horizon: CONSISTENCY_HORIZON,
             create_horizon: CREATE_HORIZON,
-            // Octavia takes any number of load balancers of one name, and no token with a create.
+            // Octavia accepts several load balancers of the same name, and has no idempotency token for a create.
             deduplication: Deduplication::ListThenCreate,
-            // One ID, one call: more than a few are cheaper listed, which the runtime decides.
+            // One ID costs one call: for more than a few IDs a listing is cheaper; the runtime decides.
             batch: 1,
             poll: Duration::from_secs(2),
-            // An amphora is a machine that boots.
+            // Each amphora is a virtual machine that has to boot.
             expected_latency: vec![
                 ("EnsureLoadBalancer", Duration::from_mins(2)),
                 ("DeleteLoadBalancer", Duration::from_secs(30)),
@@ -223,12 +224,12 @@ impl Driver for OpenStackDriver {
         let identity = &self.client.identity;
         let project = identity.check(session).await?;
         let access = identity.access(session).await?;
-        // A wrong region shows here, and not when the first machine is asked for.
+        // Reports a wrong region at once, and not with the first look-up of an instance.
         for service in [Service::Compute, Service::Network] {
             access.endpoints.base(service)?;
         }
         let (region, endpoint) = (self.region.clone(), identity.cloud().auth_url);
-        // Names may change, and mean the same project still.
+        // Names of projects and domains may change; the scope stays the same.
         let fingerprint = ownership::digest(&[&project.domain.id, &project.id, &region, &endpoint]);
         Ok(Scope { account: project.domain.id, project: project.id, region, endpoint, fingerprint })
     }
@@ -314,12 +315,14 @@ impl Driver for OpenStackDriver {
     }
 
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
-        // A listing under way may have read what is before, and one that begins meanwhile either.
+        // A running listing may have read the old state, and a listing during the write may have read either.
         self.balancers.parts.forget();
         let kept = kept::written_by(step);
         if let Some(record) = kept.as_ref().filter(|record| !self.balancers.begins_to_keep(record)) {
-            let text =
-                format!("namespace {} keeps as many addresses as it may by now", record.owner().namespace);
+            let text = format!(
+                "namespace {} already keeps its maximum number of addresses",
+                record.owner().namespace
+            );
             return Err(VendorError::new(Fault::Busy, text));
         }
         let done = self.carry_out(session, step).await;

@@ -1,7 +1,7 @@
-//! Who we are: credentials, the token that they bring, and where the services are.
+//! Authentication: credentials, the token, and the addresses of the services.
 //!
-//! One logs in at a time. Whoever needs a token and finds none does it in its own session; if it leaves, the next one that waits does.
-//! A token is renewed ahead of its end by whoever comes by then, and once more if the cloud rejects it early.
+//! Only one caller logs in at a time. A caller that finds no valid token logs in through its own session; if it is cancelled, the next
+//! waiting caller logs in. A token is renewed before it expires by the next caller, and also when the cloud rejects it early.
 
 pub(crate) mod catalogue;
 pub(crate) mod cloud;
@@ -31,31 +31,31 @@ use self::{
     login::{Access, Project},
 };
 
-/// The header that every call carries.
+/// Header with the token of each call.
 pub(crate) const AUTH_TOKEN: &str = "x-auth-token";
-/// That of the token which is asked about.
+/// Header with the token that is to be validated.
 const SUBJECT_TOKEN: &str = "x-subject-token";
 
 const CREATE_TOKEN: Operation = Operation::read(Family::Identity, "CreateToken");
 const SHOW_TOKEN: Operation = Operation::read(Family::Identity, "ShowToken");
 
-/// A token that could not be renewed ahead of its end is tried again after this.
+/// Interval between attempts to renew a token before it expires.
 const AGAIN: Duration = Duration::from_secs(30);
-/// A shorter password is found in ordinary words: taking it out of answers would garble names and addresses.
+/// Shorter passwords are not redacted: they occur in ordinary words, and redacting would garble names and addresses.
 const SECRET_MIN: usize = 8;
 
-/// Who we are. Credentials may be replaced.
+/// The authentication state. Credentials can be replaced.
 pub(crate) struct Identity {
     login: RwLock<Arc<LogIn>>,
-    /// Those that are being tried.
+    /// The secret of credentials that are being tried.
     candidate: RwLock<Option<SecretString>>,
 }
 
-/// Credentials, and what they have brought.
+/// Credentials, and the token that they brought.
 struct LogIn {
     cloud: Cloud,
     access: RwLock<Option<Arc<Access>>>,
-    /// Held while somebody logs in: how the last attempt failed, and when.
+    /// Held during a log-in: error and time of the last failed attempt.
     turn: Mutex<Option<(Instant, VendorError)>>,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Connects nowhere yet.
+    /// Does not connect to the cloud yet.
     pub(crate) fn new(cloud: Cloud) -> Self {
         let login = LogIn { cloud, access: RwLock::default(), turn: Mutex::default() };
         Self { login: RwLock::new(Arc::new(login)), candidate: RwLock::default() }
@@ -76,23 +76,23 @@ impl Identity {
         Arc::clone(&self.login.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The cloud, as it is configured now.
+    /// The current configuration of the cloud.
     pub(crate) fn cloud(&self) -> Cloud {
         self.login().cloud.clone()
     }
 
-    /// Other credentials are tried: what the cloud says of them is kept clean, too.
+    /// Adds the secret of credentials that are being tried to those that are redacted from answers.
     pub(crate) fn tries(&self, cloud: &Cloud) {
         *self.candidate.write().unwrap_or_else(PoisonError::into_inner) =
             Some(cloud.credentials.secret().clone());
     }
 
-    /// Goes on with another's credentials, and the token that they brought.
+    /// Switches to the credentials and the token of another instance.
     pub(crate) fn adopt(&self, other: &Self) {
         *self.login.write().unwrap_or_else(PoisonError::into_inner) = other.login();
     }
 
-    /// What nobody may see.
+    /// The secrets that are redacted from answers.
     pub(crate) fn secrets(&self) -> Vec<SecretString> {
         let login = self.login();
         let candidate = self.candidate.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -102,10 +102,10 @@ impl Identity {
         ours.chain(token).collect()
     }
 
-    /// A token to speak with. Cost: no vendor call, one where a log-in is due.
+    /// Returns a valid token. Cost: no vendor call, or one for a log-in.
     ///
     /// # Errors
-    /// Those of the log-in.
+    /// Returns the error of the log-in.
     pub(crate) async fn access(&self, session: &Session) -> Result<Arc<Access>, VendorError> {
         let login = self.login();
         match login.known() {
@@ -115,10 +115,11 @@ impl Identity {
         }
     }
 
-    /// Another token than one that the cloud has rejected. Cost: one vendor call, none if somebody has one already.
+    /// Returns a token other than the one that the cloud has rejected. Cost: one vendor call, or none if another caller has renewed it
+    /// already.
     ///
     /// # Errors
-    /// Those of the log-in.
+    /// Returns the error of the log-in.
     pub(crate) async fn renewed(
         &self,
         session: &Session,
@@ -127,10 +128,10 @@ impl Identity {
         self.login().renewed(session, Some(stale)).await
     }
 
-    /// Asks the cloud whether the token is good, or for one. Cost: one vendor call, two if it is good no more.
+    /// Validates the token, or logs in. Cost: one vendor call, or two if the token is no longer valid.
     ///
     /// # Errors
-    /// Those of the log-in, and of a project that is not the one that is wanted.
+    /// Returns the error of the log-in, also if the project is not the configured one.
     pub(crate) async fn check(&self, session: &Session) -> Result<Project, VendorError> {
         let login = self.login();
         let Some(access) = login.known().filter(|access| Instant::now() < access.ends_at) else {
@@ -151,7 +152,7 @@ impl LogIn {
         self.access.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A token that is not `stale`.
+    /// Returns a token other than `stale`.
     async fn renewed(
         &self,
         session: &Session,
@@ -162,7 +163,8 @@ impl LogIn {
         if let Some(access) = self.newer(stale) {
             return Ok(access);
         }
-        // Who waited while the cloud rejected the credentials need not ask it again: some lock accounts.
+        // A caller that waited while the cloud rejected the credentials gets the same error: some clouds lock accounts after repeated
+        // attempts.
         match &*turn {
             Some((at, error)) if *at >= asked => return Err(error.clone()),
             Some(_) | None => (),
@@ -176,7 +178,7 @@ impl LogIn {
         result
     }
 
-    /// A newer token if that can be had, else the one that is still good.
+    /// Returns a new token if possible, else the old one, which is still valid.
     async fn renewed_early(&self, session: &Session, old: Arc<Access>) -> Arc<Access> {
         let Ok(mut turn) = self.turn.try_lock() else { return old };
         if let Some(access) = self.newer(Some(&old)) {
@@ -191,7 +193,7 @@ impl LogIn {
                 access
             }
             Err(error) => {
-                tracing::warn!(%error, "The token cannot be renewed yet: the old one is still good");
+                tracing::warn!(%error, "Cannot renew the token: the old one is still valid");
                 *turn = Some((Instant::now(), error));
                 old
             }
@@ -203,7 +205,7 @@ impl LogIn {
         self.known().filter(|access| !same(access) && Instant::now() < access.ends_at)
     }
 
-    /// One vendor call.
+    /// Logs in with one vendor call.
     async fn log_in(&self, session: &Session) -> Result<Arc<Access>, VendorError> {
         let body = Bytes::from(login::request(&self.cloud).to_string());
         let request = http::Request::builder()
@@ -219,7 +221,7 @@ impl LogIn {
         Ok(access)
     }
 
-    /// One vendor call: whether the cloud still takes the token.
+    /// Validates the token with one vendor call.
     async fn show(&self, session: &Session, access: &Access) -> Result<(), VendorError> {
         let request = http::Request::builder()
             .uri(format!("{}/auth/tokens?nocatalog", access.endpoints.base(catalogue::Service::Identity)?))
@@ -230,15 +232,15 @@ impl LogIn {
     }
 }
 
-/// The credentials are at fault, and not the way to the cloud.
+/// Whether the cloud rejected the credentials, as opposed to a connection error.
 fn rejected(error: &VendorError) -> bool {
     matches!(error.fault, Fault::Auth | Fault::Forbidden)
 }
 
-/// A request that could be written.
+/// Converts the error of a request that could not be built.
 pub(crate) fn finished(
     operation: Operation,
     request: Result<VendorRequest, http::Error>,
 ) -> Result<VendorRequest, VendorError> {
-    request.map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
+    request.map_err(|error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}")))
 }

@@ -1,4 +1,4 @@
-//! The machines: one sweep of the servers and their ports, joined on its last page; and those of some IDs.
+//! Instances: the full listing, which joins the pages of servers and ports on its last page, and the look-up by ID.
 
 mod address;
 mod label;
@@ -23,11 +23,11 @@ use crate::{
     client::{self, Ports},
 };
 
-/// What a cursor begins with: which listing it goes on in. The ports' first page has no query yet.
+/// Prefixes of a cursor: the listing that it continues. The first page of the ports has no query yet.
 const SERVERS: &str = "servers?";
 const PORTS: &str = "ports?";
 
-/// What earlier pages of a sweep brought. Pages are shared, as each later cursor holds them all.
+/// Earlier pages of a listing. Pages are shared, because each later cursor holds all of them.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     servers: Vec<Arc<[Server]>>,
@@ -35,12 +35,12 @@ struct Sweep {
 }
 
 impl OpenStackDriver {
-    /// A machine in the contract's words. `ports`: those of this server, in the service's order.
+    /// Converts a server to an instance of the contract. `ports`: the ports of this server, in Neutron's order.
     fn instance(&self, server: &Server, ports: &[&Port]) -> Instance {
         server::instance(server, ports, &self.place())
     }
 
-    /// Goes on after a page: with the next one of the same listing, or with what comes after it.
+    /// Returns the cursor after a page: the next page of the same listing, or the first page of the next listing.
     fn goes_on(listing: &str, next: Option<String>) -> Option<Cursor> {
         match (listing, next) {
             (listing, Some(query)) => Some(Cursor::new(format!("{listing}{query}"))),
@@ -75,7 +75,11 @@ impl OpenStackDriver {
             ports.extend(items);
             match more {
                 Some(more) if next.as_ref() != Some(&more) => next = Some(more),
-                Some(_) => return Err(VendorError::nonsense("the listing of the ports repeats its page")),
+                Some(_) => {
+                    return Err(VendorError::nonsense(
+                        "the listing of the ports returned the same page again",
+                    ));
+                }
                 None => break,
             }
         }
@@ -111,8 +115,8 @@ impl Collection<Instance> for OpenStackDriver {
 }
 
 impl InstanceLookup for OpenStackDriver {
-    /// Nova has no call for several IDs: its filter by `uuid` takes one, and is for administrators. Two calls for one that is there,
-    /// one for one that is gone.
+    /// Nova has no call for several IDs: its filter `uuid` takes one ID, and is for administrators only. An existing server costs two
+    /// calls, a deleted one costs one.
     async fn get_batch(
         &self,
         session: &Session,

@@ -1,11 +1,11 @@
-//! The driver for OpenStack: from the contract's words to Keystone, Nova, Neutron and Octavia and back, and nothing else.
+//! The driver for OpenStack: translates between the contract and Keystone, Nova, Neutron and Octavia, and does nothing else.
 //!
-//! It has no policy, waits for nothing, retries nothing but a call whose token was rejected, and keeps no state but where the cloud is,
-//! who we are there, and the token. In reading order: [`driver`] hands what the runtime asks to the rooms that know; `identity` has
-//! credentials, token and catalogue; `client` has one function a vendor call, `classify` what answers mean; `instances` lists and looks
-//! up; `provider_id` and `ownership` have the names by which objects are found again.
+//! The driver has no policy, does not wait, retries only a call whose token was rejected, and keeps only the configuration of the cloud,
+//! the credentials and the token. In reading order: [`driver`] passes the runtime's requests to the modules; `identity` has credentials,
+//! token and catalogue; `client` has one function for each vendor call, `classify` maps answers to faults; `instances` lists and looks up
+//! instances; `provider_id` and `ownership` define the names by which objects are recognised later.
 //!
-//! `routes` lists and changes those of a router.
+//! `routes` lists and changes the routes of a router.
 
 mod classify;
 mod client;

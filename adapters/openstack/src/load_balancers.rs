@@ -1,8 +1,8 @@
-//! The load balancers: one sweep of Octavia's collections and of the floating IPs, joined on its last page.
+//! Load balancers: one listing of Octavia's collections and of the floating IPs, which is joined on its last page.
 //!
-//! Cost: the pages of each collection, however many load balancers there are; and one call for each pool of ours whose members are not
-//! known from an earlier sweep. Which members a pool has stands in no other listing. While load balancers are waited for and none has
-//! changed, their listing and that of the floating IPs are all that is read.
+//! Cost: the pages of each collection, however many load balancers there are, and one call for each owned pool whose members are not known
+//! yet, because no other listing contains them. While the runtime waits for load balancers and none has changed, only their listing and
+//! that of the floating IPs are read.
 
 pub(crate) mod answers;
 mod guard_drift;
@@ -48,30 +48,30 @@ use crate::{
     step::Transport,
 };
 
-/// What Octavia says of a load balancer or pool that nobody changes.
+/// Octavia's status of a load balancer or pool that is not being changed.
 pub(crate) const ACTIVE: &str = "ACTIVE";
 
-/// What the plan must know of a load balancer beside the contract's words.
+/// What a plan needs to know of a load balancer besides the fields of the contract.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail {
-    /// `None`: it is gone, and has left a floating IP behind.
+    /// `None`: the load balancer is gone, and only a floating IP is left.
     pub(crate) balancer: Option<Balancer>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) pools: Vec<PoolTree>,
-    /// Those that lead to it, and those that are its own and lead nowhere.
+    /// Floating IPs attached to it, and its own that are unattached.
     pub(crate) floating_ips: Vec<FloatingIp>,
 }
 
-/// A pool with what is in it.
+/// A pool with its monitor and members.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PoolTree {
     pub(crate) pool: Pool,
     pub(crate) monitor: Option<Monitor>,
-    /// `None`: nobody has asked.
+    /// `None`: the members have not been read.
     pub(crate) members: Option<Arc<[Member]>>,
 }
 
-/// Octavia's and Neutron's names of what a load balancer uses for its heir: networks, subnets, pools of addresses, certificates, addresses.
+/// IDs and names of what a load balancer uses for its heir: networks, subnets, address pools, certificates and addresses.
 pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
@@ -100,7 +100,7 @@ pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeS
     networks.chain(subnets).chain(certificates).cloned().chain(told).collect()
 }
 
-/// What is configured and known of the cloud's load balancers.
+/// Configuration and cached state of the cloud's load balancers.
 #[derive(Debug)]
 pub(crate) struct LoadBalancers {
     pub(crate) options: LoadBalancerOptions,
@@ -110,11 +110,11 @@ pub(crate) struct LoadBalancers {
     pub(crate) guards: KnownGuards,
     pub(crate) turns: Turns,
     pub(crate) kept: KnownKept,
-    /// The node whose subnet was looked for last, and the subnet. It is the same node for all Services.
+    /// The node whose subnet was looked up last, and the subnet. All Services use the same node.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
 
-/// What is said of a capability beside its name.
+/// Attributes of a capability.
 pub(crate) fn attributes(capability: &str) -> BTreeMap<String, String> {
     match capability {
         "loadbalancers" => [("backends".to_owned(), "read-each".to_owned())].into(),
@@ -136,7 +136,7 @@ impl LoadBalancers {
         }
     }
 
-    /// The subnet of a node, if it is known.
+    /// The subnet of a node, if it is cached.
     pub(crate) fn subnet_beside(&self, node: &Neighbour) -> Option<String> {
         let known = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(there, _)| there == node).map(|(_, subnet)| subnet.clone())
@@ -147,12 +147,12 @@ impl LoadBalancers {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// Counts an address that a Service begins to keep. `false`: its namespace has as many as it may have.
+    /// Counts an address that a Service is about to keep. Returns `false` if its namespace already keeps the maximum.
     pub(crate) fn begins_to_keep(&self, record: &Description) -> bool {
         self.kept.begin(record, self.options.most_kept())
     }
 
-    /// What plans go by. A listing comes before every plan, and brings the version.
+    /// The facts for planning. Each plan follows a listing, which also reads the API version.
     pub(crate) fn site(&self) -> Site<'_> {
         let newest = Version { major: u32::MAX, minor: 0 };
         let version = self.version.get().copied().unwrap_or(newest);
@@ -160,33 +160,33 @@ impl LoadBalancers {
     }
 }
 
-/// What earlier pages of a sweep brought. Pages are shared, as each later cursor holds them all.
+/// Earlier pages of a listing. Pages are shared, because each later cursor holds all of them.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
-    /// The writes of ours that had been when it began.
+    /// Number of writes by this process when the listing began.
     writes: u64,
     balancers: Vec<Arc<[Balancer]>>,
     listeners: Vec<Arc<[Listener]>>,
     pools: Vec<Arc<[Pool]>>,
     monitors: Vec<Arc<[Monitor]>>,
     floating_ips: Vec<Arc<[FloatingIp]>>,
-    /// Whether security groups are looked at, and what was seen.
+    /// Whether security groups are managed, and what was read of them.
     guarded: bool,
     groups: Vec<Arc<[SecurityGroup]>>,
     ports: Vec<Arc<[GuardedPort]>>,
-    /// Pools whose members are asked for, and how many of them were.
+    /// Pools whose members have to be read, and how many of them have been.
     unknown: Arc<[Pool]>,
     asked: usize,
-    /// Of the pool that is read now.
+    /// Members of the pool that is being read.
     members: Vec<Arc<[Member]>>,
 }
 
-/// Which listing of a sweep a page belongs to. A cursor begins with its word.
+/// The listing that a page belongs to. A cursor begins with its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Versions,
     Octavia(Listed),
-    /// Of the first pool that is not known.
+    /// Members of the first unknown pool.
     Members,
     SecurityGroups,
     Ports,
@@ -217,7 +217,7 @@ impl Place {
         }
     }
 
-    /// Reads `listeners?limit=1000&marker=...`, or `members/2b7c...?`.
+    /// Parses a cursor such as `listeners?limit=1000&marker=...` or `members/2b7c...?`.
     fn read(at: &str) -> Option<(Self, Option<&str>)> {
         let (path, query) = at.split_once('?')?;
         let word = path.split('/').next();
@@ -227,7 +227,7 @@ impl Place {
 }
 
 impl Sweep {
-    /// Where a listing goes on, or another begins. No two of one sweep are the same.
+    /// The cursor of a page. All cursors of a listing differ.
     fn cursor(&self, place: Place, query: &str) -> String {
         let word = place.word();
         match self.unknown.get(self.asked).filter(|_| place == Place::Members) {
@@ -236,7 +236,7 @@ impl Sweep {
         }
     }
 
-    /// Pools whose members are not known, of load balancers that are ours. One that is being changed has time.
+    /// Pools with unknown members, of load balancers with owners. Those of a load balancer that is being changed can wait.
     fn unknown(&self, known: &KnownMembers) -> Arc<[Pool]> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let settled = balancers.filter(|one| one.provisioning_status == ACTIVE);
@@ -247,20 +247,20 @@ impl Sweep {
         let pools = self.pools.iter().flat_map(|page| page.iter());
         let of_ours = |pool: &&Pool| {
             let mut users = pool.loadbalancers.iter().filter_map(|one| users.get(one.id.as_str())).flatten();
-            // An owner may take over what nobody has made; of what is shared everybody has their own.
+            // An owner may take over pools without tags; callers that share the load balancer have only their own pools.
             users.any(|user| !user.shares || pool.tags.contains(&ownership::part_tag(&user.key)))
         };
         pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
     }
 
-    /// What was seen of security groups. `None`: this sweep has not looked, and what was seen before holds.
+    /// What was read of security groups. `None`: this listing has not read them, and the earlier state remains valid.
     fn guards(&self, known: &LoadBalancers) -> Option<Guards> {
         self.groups.first()?;
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let balancers: Vec<&Balancer> =
             balancers.filter(|one| one.provisioning_status != plan::PENDING_DELETE).collect();
         let mut found = Guards::default();
-        // Who has left one that others use has nothing there any more.
+        // A former owner that left a shared load balancer needs nothing there any more.
         let there = balancers.iter().filter(|one| !ownership::is_given_up(&one.tags));
         found.balancers.extend(there.map(|one| one.id.clone()));
         let mut pools: BTreeMap<&str, Vec<&Pool>> = BTreeMap::new();
@@ -285,8 +285,8 @@ impl Sweep {
         Some(found)
     }
 
-    /// Subnets of load balancers of ours, and of their members, which nobody has asked for; and again those that were not shown and are
-    /// needed: somebody may have mended that.
+    /// Subnets of owned load balancers and their members that have not been read yet, and again those that are needed and were not visible:
+    /// an administrator may have shared them since.
     fn unknown_subnets(&self, known: &LoadBalancers, found: &Guards) -> Vec<String> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let ours = balancers.filter(|one| !ownership::users(&one.tags).is_empty());
@@ -304,10 +304,10 @@ impl Sweep {
         subnets.into_iter().filter(|id| !learned.contains_key(id) || hidden.contains(id)).collect()
     }
 
-    /// What is read after a place that is done. Where there is no load balancer, nothing else of Octavia is; a security group may be left.
+    /// The listing that follows this one. Without load balancers, Octavia's other collections are empty, but security groups may be left.
     ///
-    /// Load balancers come first: one that is made while the sweep is under way is not seen without its parts. Floating IPs come last:
-    /// one that was made for a load balancer which is not seen is left of one that is gone, and not of one to come.
+    /// Load balancers come first, so that a load balancer created during the listing is not seen without its parts. Floating IPs come last:
+    /// if one was created for a load balancer that is not listed, that load balancer is gone, and not about to appear.
     fn after(&self, place: Place) -> Option<Place> {
         let nothing = self.balancers.iter().all(|page| page.is_empty());
         let left = self.asked < self.unknown.len();
@@ -329,7 +329,7 @@ impl Sweep {
 }
 
 impl OpenStackDriver {
-    /// Reads a page into the sweep; tells the query of the next one of the same listing.
+    /// Reads a page and returns the query of the next page of the same listing.
     async fn read_page(
         &self,
         session: &Session,
@@ -388,7 +388,7 @@ impl OpenStackDriver {
         let known = &self.balancers.members;
         let Some(pool) = sweep.unknown.get(sweep.asked).cloned() else { return Ok(None) };
         let page = match self.client.list_members(session, &pool.id, query).await {
-            // It went meanwhile: so does its load balancer, or the next sweep shows it without.
+            // The pool was deleted since it was listed, alone or with its load balancer: the next listing shows it.
             Err(error) if error.fault == Fault::NotFound => client::Page { items: Vec::new(), next: None },
             page => page?,
         };
@@ -403,12 +403,12 @@ impl OpenStackDriver {
 }
 
 impl LoadBalancers {
-    /// What the pools of one that uses a load balancer need.
+    /// What the pools of a user of the load balancer need.
     fn user(&self, balancer: &Balancer, key: &LoadBalancerKey, pools: &[&Pool]) -> guards::User {
         let tag = ownership::part_tag(key);
         let ours = pools.iter().filter(|pool| pool.tags.contains(&tag));
         let known = ours.map(|pool| Some((Transport::of(&pool.protocol)?, self.members.of(pool)?)));
-        // One that is being made has pools to come.
+        // A load balancer that is being created may not have its pools yet.
         let is_active = balancer.provisioning_status == ACTIVE;
         let known: Option<Vec<_>> =
             known.collect::<Option<Vec<_>>>().filter(|all| is_active || !all.is_empty());
@@ -420,7 +420,7 @@ impl LoadBalancers {
         guards::User { cluster_id: key.cluster_id.clone(), is_active, needs, addresses }
     }
 
-    /// Where a sweep begins: once a process it asks for the version first.
+    /// Where a listing begins: the first one of a process reads the version.
     fn beginning(&self) -> Place {
         if self.version.get().is_some() { Place::Octavia(Listed::LoadBalancers) } else { Place::Versions }
     }
@@ -450,7 +450,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
         let (place, query) = match cursor {
             None => (self.balancers.beginning(), None),
             Some(cursor) => Place::read(cursor.at())
-                .ok_or_else(|| VendorError::nonsense(format!("no listing goes on at {}", cursor.at())))?,
+                .ok_or_else(|| VendorError::nonsense(format!("invalid cursor {}", cursor.at())))?,
         };
         let next = self.read_page(session, (place, query), size, &mut sweep).await?;
         if place == Place::Octavia(Listed::Monitors) && next.is_none() {

@@ -6,10 +6,10 @@ use adapter_openstack::OpenStackOptions;
 use clap::Parser;
 use cloud_adapter::Options;
 
-/// The adapter for OpenStack: serves the cloud contract over gRPC, and speaks to Keystone, Nova, Neutron and Octavia.
+/// The adapter for OpenStack: serves the cloud contract over gRPC, and calls Keystone, Nova, Neutron and Octavia.
 ///
-/// Credentials are taken from clouds.yaml, or from OS_AUTH_URL and its companions, as all OpenStack tools do: a password, a token, or an
-/// application credential, which is the best. All work is in their one project and region.
+/// Credentials are read from clouds.yaml, or from OS_AUTH_URL and related variables, as by all OpenStack tools: a password, a token, or an
+/// application credential (recommended). The adapter works in the one project and region of the credentials.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

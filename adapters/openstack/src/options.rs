@@ -1,4 +1,4 @@
-//! The flags that are this adapter's own, and the driver that comes of them.
+//! The flags of this adapter, and the driver that is built from them.
 
 use std::{env, fs, path::PathBuf};
 
@@ -19,43 +19,43 @@ use crate::{
     provider_id::Form,
 };
 
-/// How every PEM certificate begins.
+/// First line of every PEM certificate.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
-/// Where the cloud is, and which of its networks are what.
+/// The cloud, and the roles of its networks.
 #[derive(Clone, Debug, Args)]
 pub struct OpenStackOptions {
-    /// The cloud in clouds.yaml; not needed if there is but one. Also from OS_CLOUD. Without it, and without --clouds-file, OS_AUTH_URL
-    /// and its companions are read from the environment
+    /// Name of the cloud in clouds.yaml; not needed if there is only one. Also from OS_CLOUD. Without it, and without --clouds-file,
+    /// OS_AUTH_URL and related variables are read from the environment
     #[arg(long, value_name = "NAME", help_heading = "OpenStack")]
     cloud: Option<String>,
-    /// clouds.yaml with the credentials, followed while the adapter runs. A secure.yaml beside it comes first. Also from
-    /// OS_CLIENT_CONFIG_FILE; else ./clouds.yaml, ~/.config/openstack/clouds.yaml or /etc/openstack/clouds.yaml
+    /// Path of clouds.yaml with the credentials, watched while the adapter runs. Values of a secure.yaml in the same folder take
+    /// precedence. Also from OS_CLIENT_CONFIG_FILE; else ./clouds.yaml, ~/.config/openstack/clouds.yaml or /etc/openstack/clouds.yaml
     #[arg(long, value_name = "PATH", help_heading = "OpenStack")]
     clouds_file: Option<PathBuf>,
-    /// Region whose services are used, in place of region_name in clouds.yaml or OS_REGION_NAME
+    /// Region of the services, instead of region_name in clouds.yaml or OS_REGION_NAME
     #[arg(long, value_name = "NAME", help_heading = "OpenStack")]
     region: Option<String>,
-    /// Which addresses of the services are used, in place of interface in clouds.yaml or OS_INTERFACE
+    /// Interface of the service endpoints, instead of interface in clouds.yaml or OS_INTERFACE
     #[arg(long, value_name = "INTERFACE", help_heading = "OpenStack")]
     interface: Option<Interface>,
-    /// Network whose addresses become the nodes' ExternalIPs; repeat it for several. Floating addresses always do
+    /// Network whose addresses become ExternalIPs of the nodes; repeatable. Floating IPs always become ExternalIPs
     #[arg(long = "public-network-name", value_name = "NAME", help_heading = "OpenStack")]
     public_network_names: Vec<String>,
-    /// Network whose addresses become the nodes' InternalIPs; repeat it for several. Without it those of all networks do that are not
-    /// public
+    /// Network whose addresses become InternalIPs of the nodes; repeatable. Without it, the addresses of all networks that are not public
+    /// become InternalIPs
     #[arg(long = "internal-network-name", value_name = "NAME", help_heading = "OpenStack")]
     internal_network_names: Vec<String>,
-    /// Networks such as 10.0.0.0/16,fd00::/8 whose addresses come first, in this order; the others follow as the cloud has them
+    /// Networks such as 10.0.0.0/16,fd00::/8 whose addresses are listed first, in this order; the others follow in the order of the cloud
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', help_heading = "OpenStack")]
     address_sort_order: Vec<IpNet>,
-    /// Leaves IPv6 addresses out
+    /// Leave out IPv6 addresses
     #[arg(long, help_heading = "OpenStack")]
     ipv6_support_disabled: bool,
-    /// Writes provider IDs as openstack://REGION/ID, for clusters of several regions, in place of openstack:///ID. Both are always read
+    /// Write provider IDs as openstack://REGION/ID instead of openstack:///ID, for clusters of several regions. Both forms are always read
     #[arg(long, help_heading = "OpenStack")]
     regional_provider_ids: bool,
-    /// Router that gets the routes to the pods, by its ID. Without it there are none: the pods' network takes care of itself
+    /// ID of the router that gets the pod routes. Without it the adapter does not manage routes: the pod network needs none
     #[arg(long, value_name = "ID", help_heading = "OpenStack")]
     router_id: Option<String>,
     #[command(flatten)]
@@ -63,10 +63,10 @@ pub struct OpenStackOptions {
 }
 
 impl OpenStackOptions {
-    /// Makes the driver. Connects nowhere yet.
+    /// Builds the driver. Does not connect to the cloud yet.
     ///
     /// # Errors
-    /// Credentials that cannot be used, each fault with its key and what to do, as [`WrongUsage`].
+    /// Returns [`WrongUsage`] if the credentials are invalid; the message names each invalid key and how to fix it.
     pub fn driver(self) -> anyhow::Result<OpenStackDriver> {
         let source = Source::find((self.cloud.as_deref(), self.clouds_file.as_deref()), &environment());
         let source = source.map_err(WrongUsage)?;
@@ -95,17 +95,18 @@ impl OpenStackOptions {
     }
 }
 
-/// The certificates of a file.
+/// Reads the certificates of a file.
 fn certificates(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
     let fault = |what: &str| WrongUsage(format!("cacert: {}{what}", path.display()));
     let pem = fs::read_to_string(path).with_context(|| fault(""))?;
     if !pem.contains(CERTIFICATE) {
-        return Err(fault(": holds no PEM certificate").into());
+        return Err(fault(": contains no PEM certificate").into());
     }
     Ok(pem.into())
 }
 
-/// The credentials' variables have no flags: whoever lists processes would read them. What is no text is not meant for us.
+/// The credential variables have no flags, because the command line is visible in process listings. Variables that are not Unicode are
+/// skipped.
 fn environment() -> Environment {
     env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,5 +1,5 @@
-//! Names by which load balancers are found again, by another process too. Tags are in `tags`, and what says the same of a floating IP
-//! in `description`.
+//! Names by which any process recognises the load balancers of an owner. Tags are in `tags`, the corresponding record of a floating IP in
+//! `description`.
 
 mod description;
 mod go;
@@ -27,16 +27,16 @@ pub(crate) use self::{
     },
 };
 
-/// Bytes of the names that are made here.
+/// Maximum length of generated names, in bytes.
 const NAME_MAX: usize = 63;
-/// Bytes of a name at the cloud. Source: Octavia API reference.
+/// Maximum length of a name in the cloud, in bytes. Source: Octavia API reference.
 const WISH_MAX: usize = 255;
-/// Letters of the digest that are written into names.
+/// Digits of the digest in generated names.
 const NAME_DIGEST: usize = 10;
-/// Bytes of a digest that are told.
+/// Length of a digest, in bytes.
 const DIGEST: usize = 16;
 
-/// The name of a new load balancer: the one that is wished for; else readable, limited, and another one for each key.
+/// The name of a new load balancer: the configured one; else a readable name of limited length that is unique for the key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
@@ -50,15 +50,15 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     format!("{}-{digest}", readable.trim_matches('-'))
 }
 
-/// The name that one which is there gets, if it is wished for and another.
+/// The new name of an existing load balancer, if a name is configured and differs.
 ///
-/// A name that the Go cloud controller manager gives stays: by it that one finds its load balancers, should it come back.
+/// A name given by the former cloud controller manager stays, so that this controller would still find the load balancer after a rollback.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     let wished = !desired.spec.name.is_empty() && !is_of_go(there);
     wished.then(|| balancer_name(desired)).filter(|name| name != there)
 }
 
-/// Recognises the names of a key: the readable part may have been another one.
+/// Matches the names of a key by their digest: the readable part may have been different.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -68,11 +68,11 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid]).chars().take(NAME_DIGEST).collect()
 }
 
-/// A short word for many, such as a fingerprint.
+/// A digest of several words, used for fingerprints.
 pub(crate) fn digest(words: &[&str]) -> String {
     let mut digest = Sha256::new();
     for word in words {
-        // With its length, so that no two lists of words look the same.
+        // The length separates the words, so that different lists have different digests.
         digest.update(word.len().to_be_bytes());
         digest.update(word);
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_readable_and_recognised_by_its_key_alone() {
+    fn names_are_readable_and_recognised_by_the_key() {
         let (web, long) = (desired("u1", "web"), desired("u2", &"x".repeat(200)));
         assert!(balancer_name(&web).starts_with("prod-1-shop-web-"), "{}", balancer_name(&web));
         assert_eq!(balancer_name(&long).len(), NAME_MAX);

@@ -1,4 +1,4 @@
-//! The vendor extras that a load balancer takes, declared and read in one place.
+//! The vendor parameters of a load balancer: declaration and parsing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,64 +15,65 @@ const INSPECT_TIMEOUT: &str = "timeout-tcp-inspect";
 /// The longest timeout. Source: Octavia, `MAX_TIMEOUT`.
 const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 24);
 
-/// When a change of it counts.
+/// Whether a change applies to an existing load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     InPlace,
-    /// Only a load balancer that is made anew has it.
+    /// Applies only to load balancers that are created after the change.
     Anew,
 }
 
-/// Those that reach into networks which may be of others: the address would be there, or of there, or the nodes be opened to it.
+/// Parameters that may reach into networks of other tenants: the VIP would be there or come from there, or the nodes would be opened to it.
 const NEED_A_GRANT: [&str; 3] = [NETWORK, MEMBER_SUBNET, FLOATING_SUBNET];
 
-/// All of them: key, type, default, when a change counts, what it is.
+/// All parameters: key, type, default, when a change applies, description.
 const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
     (
         NETWORK,
         Type::String,
         None,
         Change::Anew,
-        "Network of the address, in place of --network-id; Octavia chooses the subnet.",
+        "Network of the address, instead of --network-id; Octavia chooses the subnet.",
     ),
     (
         MEMBER_SUBNET,
         Type::String,
         None,
         Change::InPlace,
-        "Subnet by which members are reached, in place of --member-subnet-id. Counts for members that join from then on.",
+        "Subnet through which members are reached, instead of --member-subnet-id. Applies to members \
+         that are added from then on.",
     ),
     (
         FLOATING_SUBNET,
         Type::String,
         None,
         Change::InPlace,
-        "Subnet of a floating IP that is made, in place of --floating-subnet-id. One that is there stays.",
+        "Subnet of new floating IPs, instead of --floating-subnet-id. Existing floating IPs stay.",
     ),
     (
         CLIENT_TIMEOUT,
         Type::Duration,
         Some("50s"),
         Change::InPlace,
-        "How long a client may be silent. Comes before the idle timeout.",
+        "Maximum time without data from a client. Takes precedence over the idle timeout.",
     ),
     (
         MEMBER_TIMEOUT,
         Type::Duration,
         Some("50s"),
         Change::InPlace,
-        "How long a member may be silent. Comes before the idle timeout.",
+        "Maximum time without data from a member. Takes precedence over the idle timeout.",
     ),
     (
         INSPECT_TIMEOUT,
         Type::Duration,
         Some("0s"),
         Change::InPlace,
-        "How long to wait for more of a TCP connection's beginning.",
+        "Maximum time to wait for more data of a new TCP connection that is inspected.",
     ),
 ];
 
-/// The extras, read. `None`: nobody said.
+/// Parsed parameters. `None`: the parameter is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub(crate) network: Option<String>,
@@ -85,7 +86,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// All keys, as `GetInfo` tells them.
+    /// All parameters, as `GetInfo` returns them.
     pub(crate) fn declared() -> Vec<Parameter> {
         let declare =
             |(key, kind, default, change, description): (&str, Type, Option<&str>, Change, &str)| Parameter {
@@ -100,16 +101,16 @@ impl Parameters {
         ALL.map(declare).into()
     }
 
-    /// Reads them.
+    /// Parses the parameters.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] with the key and what would be right.
+    /// Returns [`Fault::Invalid`] with the key and the expected value.
     pub(crate) fn read(values: &BTreeMap<String, String>) -> Result<Self, VendorError> {
         if let Some(key) = values.keys().find(|key| !ALL.iter().any(|(known, ..)| known == key)) {
-            return Err(invalid(key, "is unknown"));
+            return Err(invalid(key, "unknown parameter"));
         }
         let text = |key: &str| match values.get(key).map(|value| value.trim()) {
-            Some("") => Err(invalid(key, "is empty: leave it out, or name one")),
+            Some("") => Err(invalid(key, "is empty: leave it out, or set a name or ID")),
             value => Ok(value.map(str::to_owned)),
         };
         let timeout = |key: &str| values.get(key).map(|value| milliseconds(key, value)).transpose();
@@ -124,7 +125,7 @@ impl Parameters {
     }
 }
 
-/// A whole number and its unit. Source: the contract's form of durations.
+/// Parses a whole number with a unit, the contract's form of durations.
 fn milliseconds(key: &str, text: &str) -> Result<u32, VendorError> {
     const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
     let read = || {
@@ -132,21 +133,21 @@ fn milliseconds(key: &str, text: &str) -> Result<u32, VendorError> {
         Some(Duration::from_millis(digits.parse::<u64>().ok()?.checked_mul(*unit)?))
     };
     let duration = read()
-        .ok_or_else(|| invalid(key, &format!("{text:?} is no duration: write it as 500ms, 30s or 5m")))?;
+        .ok_or_else(|| invalid(key, &format!("invalid duration {text:?}: write it as 500ms, 30s or 5m")))?;
     within_max(duration).ok_or_else(|| invalid(key, &format!("{text} is longer than 24 days")))
 }
 
-/// In milliseconds, if Octavia takes it.
+/// Converts a duration to milliseconds, if it is within Octavia's limit.
 pub(crate) fn within_max(duration: Duration) -> Option<u32> {
     Some(duration).filter(|one| *one <= TIMEOUT_MAX).and_then(|one| u32::try_from(one.as_millis()).ok())
 }
 
-/// The field of the key `network-id`.
+/// The field that belongs to the key `network-id`.
 pub(crate) fn network_field() -> String {
     field(NETWORK)
 }
 
-/// The field of the key `floating-subnet-id`.
+/// The field that belongs to the key `floating-subnet-id`.
 pub(crate) fn floating_subnet_field() -> String {
     field(FLOATING_SUBNET)
 }
@@ -169,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn every_declared_key_is_read_by_its_type() {
+    fn declared_parameters_are_parsed_by_type() {
         for parameter in Parameters::declared() {
             let (good, bad): (&[&str], &[&str]) = match parameter.r#type() {
                 Type::String => (&["x"], &["", " "]),
                 Type::Duration => (&["0s", "500ms", "5m", "1h"], &["5", "-1s", "900h", "1.5s"]),
                 Type::Unspecified | Type::Bool | Type::Integer | Type::Enum => {
-                    panic!("{} has a type that none has", parameter.key)
+                    panic!("{} has a type that no parameter uses", parameter.key)
                 }
             };
             for value in good {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn values_arrive_under_their_own_names() {
+    fn parameter_values_are_assigned_to_their_fields() {
         assert_eq!(read(CLIENT_TIMEOUT, "500ms").expect("good").client_timeout, Some(500));
         assert_eq!(read(MEMBER_TIMEOUT, "5m").expect("good").member_timeout, Some(300_000));
         assert_eq!(read(NETWORK, "net").expect("good").network.as_deref(), Some("net"));

@@ -1,8 +1,8 @@
-//! What is missing until the cloud is as desired. Pure: no vendor, no clock.
+//! Computes the writes that bring the cloud to the desired state. Pure: no vendor calls, no clock.
 //!
-//! Additions come before removals, so that traffic is never cut for a moment; only a listener that speaks another protocol from now on
-//! goes before it comes. The tag that says "complete" comes last: of a load balancer that is made with all its parts in one call it is
-//! there from the beginning, and what is not in that call, its floating IP, has a tag by which it is missed.
+//! Additions come before removals, so that traffic is not interrupted; only a listener whose protocol changes is deleted before it is
+//! recreated. The tag that marks the load balancer as complete comes last. If it is created with all its parts in one call, it has this tag
+//! from the start; a second tag then tells that its floating IP is still to come.
 
 mod floating_ips;
 mod node_access;
@@ -37,16 +37,16 @@ use crate::{
     step::{Part, Port, Step, Transport},
 };
 
-/// What Octavia says of a load balancer that is on the way out.
+/// Octavia's status of a load balancer that is being deleted.
 pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 
-/// The writes that are missing, in order; empty if none is.
+/// The missing writes, in order; empty if the load balancer is in sync.
 ///
-/// Cost: one write for a new load balancer and one for its floating IP; of an existing one, one for each pool whose members change.
+/// Cost: one write for a new load balancer and one for its floating IP; for an existing one, one for each pool whose members change.
 ///
 /// # Errors
-/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change; this one
-/// comes when all else is done, so that nodes are followed whatever else is wished for.
+/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, and [`Fault::Immutable`] for what it cannot change.
+/// The latter is only returned when nothing else is to be done, so that backends are always kept up to date.
 ///
 /// [`Fault::Invalid`]: cloud_adapter::driver::Fault::Invalid
 /// [`Fault::Unsupported`]: cloud_adapter::driver::Fault::Unsupported
@@ -96,12 +96,12 @@ pub(crate) fn plan(
     }
 }
 
-/// The same for one that takes the place of another: with its private addresses, as far as they are in the same subnets.
+/// The plan for a load balancer that replaces another, with its private addresses as far as they are in the same subnets.
 ///
-/// Octavia deletes the port with its load balancer, and so frees them.
+/// Octavia deletes the port with the load balancer, so that the addresses are free.
 ///
 /// # Errors
-/// Those of [`plan`].
+/// Returns the same errors as [`plan`].
 pub(crate) fn plan_again(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -115,11 +115,11 @@ pub(crate) fn plan_again(
     Goal::new((desired, fence), &wanted, site, None).creation()
 }
 
-/// What removes a load balancer, or takes its user off one that others use. To remove it is one write, since Octavia cascades, and then
-/// one for its floating IP, unless it is kept. Nothing while it is on the way out already. Before it goes what lets it through to the nodes.
+/// Deletes a load balancer, or removes its user from it if others use it. The deletion is one write, because Octavia cascades, and one more
+/// for the floating IP unless it is kept. Access to the nodes is removed first. Empty while the load balancer is being deleted already.
 ///
-/// The address goes last: should the load balancer not go, it serves on. That of one which was not taken over yet goes first: nothing
-/// would tell whose it was.
+/// The address comes last, because the load balancer keeps serving if its deletion fails. An address without a record comes first, because
+/// afterwards its owner would be unknown.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
@@ -135,8 +135,8 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
     first.chain(delete).chain(last).collect()
 }
 
-/// What releases one that was there before its owner: the owner's parts go, and then its tags. What others have on it stays, and so do
-/// the addresses that it had.
+/// Releases an adopted load balancer: deletes the owner's parts, and then removes its tags. Parts of others stay, and so do the addresses
+/// that it had before the adoption.
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let Some(balancer) = &observed.detail.balancer else { return plan_deletion(observed, guards) };
     let Some(key) = &observed.summary.key else { return Vec::new() };
@@ -151,19 +151,20 @@ pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option
     steps
 }
 
-/// Route changes as one step, for the router takes many at once.
+/// All route changes in one step, because the router accepts many at once.
 pub(crate) fn plan_routes(changes: &RouteChanges) -> Vec<Step> {
     vec![Step::ChangeRoutes(changes.clone())]
 }
 
-/// What shall be, whoever wants it.
+/// The desired state, for an owner or a sharing owner.
 struct Goal<'a> {
     desired: &'a DesiredLoadBalancer,
     fence: &'a Fence,
     wanted: &'a Wanted,
     site: &'a Site<'a>,
     pool_tags: Vec<String>,
-    /// Of a load balancer with a name that the Go cloud controller manager gives also its own: it would not take its port back without.
+    /// If the former cloud controller manager named the load balancer, also its tag: without it, that controller would not recognise the
+    /// listener.
     listener_tags: Vec<String>,
 }
 
@@ -228,7 +229,8 @@ impl<'a> Goal<'a> {
         Ok(steps)
     }
 
-    /// `fixed`: why it will not be all that is wanted. Then it is not called complete, and this is told when nothing else is left to do.
+    /// `fixed`: why the desired state cannot be reached. Then the load balancer is not marked as complete, and `fixed` is returned when
+    /// nothing else is left to do.
     fn changes(
         &self,
         (balancer, tree): (&Balancer, &Detail),
@@ -236,7 +238,7 @@ impl<'a> Goal<'a> {
     ) -> Result<Vec<Step>, VendorError> {
         let tags = &self.wanted.tags;
         let mut steps = Vec::new();
-        // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
+        // Tagged first: no other owner can adopt it, and another process finds it.
         if ownership::owner(&balancer.tags).is_none_or(|(key, _)| key != self.desired.key)
             || ownership::is_given_up(&balancer.tags)
         {
@@ -261,7 +263,7 @@ impl<'a> Goal<'a> {
             )?);
         }
         let fixed = fixed.or(with_person);
-        // What was there before its owner keeps the name that its owner finds it by.
+        // An adopted load balancer keeps the name by which its creator finds it.
         let adopts = tags.contains(&ownership::adopted());
         let name = ownership::new_name(self.desired, &balancer.name).filter(|_| !adopts);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
@@ -275,8 +277,8 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// What is missing on a load balancer that others use, too: nothing of it is touched but what is this one's own.
-    /// `taken`: ports that others have. Without them it is not called complete.
+    /// The missing writes on a load balancer that others use: only parts of this owner change. `taken`: ports that others use; then the
+    /// share is not marked as complete.
     fn share(
         &self,
         (balancer, tree): (&Balancer, &Detail),
@@ -285,7 +287,7 @@ impl<'a> Goal<'a> {
         let (id, tags, key) = (&balancer.id, &balancer.tags, &self.desired.key);
         let claim = Sharing::claim(self.desired, self.fence)?;
         let mut steps = Vec::new();
-        // Whatever comes in between, nobody deletes it under us, and another process finds what is ours.
+        // Tagged first: no other owner deletes it, and another process finds the parts.
         if shared::user(balancer, Some(key)).is_none() {
             let sharing = Box::new(claim.clone());
             steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });
@@ -305,7 +307,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// What is missing in listeners and pools, and of what lets them through to the nodes; and what of that cannot be done.
+    /// The missing writes for listeners and pools, and for their access to the nodes; and the error for what cannot be done.
     fn ports(&self, role: Role, (balancer, tree): (&Balancer, &Detail)) -> (Vec<Step>, Option<VendorError>) {
         let user = shared::user_id(balancer, &self.desired.key, role);
         let access = NodeAccess::plan(self.desired, self.wanted, (&user, balancer, tree), self.site);
@@ -321,7 +323,7 @@ impl<'a> Goal<'a> {
         (steps, access.refusal)
     }
 
-    /// Listeners first: a pool that a listener has cannot be deleted. What others have made stays.
+    /// Listeners come first: the pool of a listener cannot be deleted. Parts of other owners stay.
     fn removals(
         &self,
         (role, balancer): (Role, &Balancer),
@@ -360,7 +362,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// A listener with all that belongs to it.
+    /// A listener with its pool, members and monitor.
     fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
         let pool = pools::whole((port, &wanted.pool), self.pool_tags.clone());
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
@@ -371,7 +373,7 @@ impl<'a> Goal<'a> {
     }
 }
 
-/// A port that is wanted on a load balancer that is there.
+/// A desired port on an existing load balancer.
 struct PortChange<'a> {
     goal: &'a Goal<'a>,
     balancer: &'a Balancer,
@@ -382,7 +384,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// Notes in `used` which pool stays. The pool is complete before a listener has it.
+    /// Adds the pool that stays to `used`. A pool is complete before a listener uses it.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let balancer = || Part::Known(self.balancer.id.clone());
         let wanted = (self.port, self.wanted);
@@ -399,7 +401,7 @@ impl<'a> PortChange<'a> {
         };
         match self.listener {
             None => steps.push(self.goal.create_listener(balancer(), wanted, pool)),
-            // A port has one listener, and a listener one protocol.
+            // A port has only one listener, and the protocol of a listener is immutable.
             Some(listener) if listener.protocol != self.wanted.protocol => {
                 steps.push(Step::DeleteListener { id: listener.id.clone(), port: self.port });
                 steps.push(self.goal.create_listener(balancer(), wanted, pool));
@@ -409,7 +411,7 @@ impl<'a> PortChange<'a> {
         steps
     }
 
-    /// The listener's pool, if it fits: its protocol never changes. Else the one that was made to take its place.
+    /// The listener's pool, if it has the right protocol, which is immutable; else the pool that was created to replace it.
     fn pool(&self) -> Option<&'a PoolTree> {
         let fits = |tree: &&PoolTree| tree.pool.protocol == self.wanted.pool.protocol;
         let current = self.listener.and_then(|listener| listener.default_pool_id.as_deref());
@@ -437,13 +439,13 @@ impl<'a> PortChange<'a> {
     }
 }
 
-/// The tags of a part that serves what is wanted, if it has not ours: whoever made it, it goes when it is not wanted any more.
+/// The tags of a part in use that lacks the owner's: whatever client created it, it will be deleted when it is no longer needed.
 fn missing_tags(ours: &[String], there: &[String]) -> Option<Vec<String>> {
     let missing: Vec<&String> = ours.iter().filter(|tag| !there.contains(tag)).collect();
     (!missing.is_empty()).then(|| there.iter().chain(missing).cloned().collect())
 }
 
-/// What is wanted and otherwise there. Tags apart.
+/// The desired settings that differ. Without tags.
 fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
     fn other<T: Clone + PartialEq>(wanted: &Option<T>, there: Option<&T>) -> Option<T> {
         wanted.as_ref().filter(|wanted| there != Some(wanted)).cloned()
@@ -470,7 +472,7 @@ fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
     }
 }
 
-/// The port that a listener has. `None`: it speaks what nobody knows.
+/// The port of a listener. `None`: its protocol is unknown.
 pub(crate) fn port_of(listener: &Listener) -> Option<Port> {
     Some(Port { transport: Transport::of(&listener.protocol)?, number: listener.protocol_port })
 }

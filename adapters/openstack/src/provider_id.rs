@@ -5,7 +5,7 @@ use cloud_adapter::driver::Location;
 /// The part before `://`.
 pub(crate) const SCHEME: &str = "openstack";
 
-/// Which form is told. Both are read.
+/// The form in which provider IDs are written. Both forms are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `openstack:///<server>`
@@ -15,7 +15,7 @@ pub(crate) enum Form {
     Regional,
 }
 
-/// What `Node.spec.providerID` holds.
+/// Writes the text of `Node.spec.providerID`.
 pub(crate) fn write(form: Form, region: &str, server: &str) -> String {
     let region = match form {
         Form::Plain => "",
@@ -24,7 +24,7 @@ pub(crate) fn write(form: Form, region: &str, server: &str) -> String {
     format!("{SCHEME}://{region}/{server}")
 }
 
-/// Reads a provider ID as seen from a region. Without a region it is that of whoever reads it.
+/// Parses a provider ID for an adapter in this region. An ID without a region is in this region.
 pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     let Some((scheme, rest)) = provider_id.split_once("://") else { return Location::Malformed };
     if scheme != SCHEME {
@@ -42,7 +42,7 @@ pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     }
 }
 
-/// What may stand in a path of the API without a second thought.
+/// Characters that need no encoding in a path of the API.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_provider_id_points_here_elsewhere_or_nowhere() {
+    fn provider_ids_are_here_elsewhere_or_malformed() {
         let id = "7e0c9a52-4f0b-4a3e-9f6e-0c1f5b6f7a11";
         let here = Location::Here(id.to_owned());
         assert_eq!(locate("RegionOne", &format!("openstack:///{id}")), here);

@@ -1,7 +1,7 @@
-//! Routes to the pods: the extra routes of one router, which has no more than a destination and a next hop of each. Whose machine a next
-//! hop is tell the ports of the router's subnets.
+//! Pod routes: the extra routes of one router, which have only a destination and a next hop. The ports of the router's subnets show which
+//! server has a next hop.
 //!
-//! There is no room for an owner: a route is nobody's until somebody says that it leads to that node's machine.
+//! A route has no field for an owner: it has none until a caller states that it leads to the server of a certain node.
 
 mod change;
 mod plan;
@@ -24,26 +24,26 @@ use crate::{
     client::{self, routers::RouterPorts},
 };
 
-/// Routes that change at once. Each new machine among them takes a write of its own, and all share one call's time.
+/// Routes in one call. Each new server among them needs a write of its own, and all writes share the deadline of the call.
 pub(crate) const BATCH: u32 = 50;
 
-/// What a cursor begins with. The first page of the ports has no query yet.
+/// Prefix of a cursor. The first page of the ports has no query yet.
 const PORTS: &str = "ports?";
 
-/// The router, and what Neutron can do with it.
+/// The router, and Neutron's extensions for it.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// Whose routes they are. `None`: there are none to care for.
+    /// ID of the router. `None`: routes are not managed.
     router: Option<String>,
     can: OnceLock<Can>,
 }
 
-/// What Neutron can do. It is asked once: who changes it starts Neutron again.
+/// Neutron's extensions. They are read once, because changing them needs a restart of Neutron.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Can {
-    /// Add and remove single routes, so that nobody overwrites another's.
+    /// Neutron can add and remove single routes, so that clients do not overwrite each other's routes.
     atomic: bool,
-    /// Let machines send from addresses beside their own.
+    /// Servers can be allowed to send from addresses besides their own.
     pairs: bool,
 }
 
@@ -52,18 +52,18 @@ impl Routes {
         Self { router, can: OnceLock::new() }
     }
 
-    /// What the cloud can do about routes.
+    /// The capabilities for routes.
     pub(crate) fn capabilities(&self) -> &'static [&'static str] {
         if self.router.is_some() { &["routes"] } else { &[] }
     }
 
     fn router(&self) -> Result<&str, VendorError> {
-        let none = || VendorError::new(Fault::Unsupported, "routes: --router-id names no router");
+        let none = || VendorError::new(Fault::Unsupported, "routes are not enabled: set --router-id");
         self.router.as_deref().ok_or_else(none)
     }
 }
 
-/// What earlier pages of a sweep brought. Pages are shared, as each later cursor holds them all.
+/// Earlier pages of a listing. Pages are shared, because each later cursor holds all of them.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     router: Arc<Router>,
@@ -78,7 +78,7 @@ impl OpenStackDriver {
     }
 }
 
-/// A router that is not there is our own option's fault, and no route's absence.
+/// A missing router is an error in --router-id, and not the absence of a route.
 fn misnamed(error: VendorError) -> VendorError {
     if error.fault != Fault::NotFound {
         return error;
@@ -87,7 +87,8 @@ fn misnamed(error: VendorError) -> VendorError {
 }
 
 impl Collection<Route> for OpenStackDriver {
-    /// The router first, then the project's ports, page by page. A router without routes is one call. Once a process what Neutron can do.
+    /// Lists the router first, then the project's ports, page by page. A router without routes costs one call. The first listing also reads
+    /// Neutron's extensions.
     async fn list_page(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! What a plan consists of: one step, one vendor write.
+//! The steps of a plan: each step is one vendor write.
 
 use std::{fmt, net::IpAddr};
 
@@ -23,94 +23,95 @@ use crate::{
 /// One vendor write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Many routes at once, with what the machines' ports have to know of them.
+    /// Changes many routes at once, and the address pairs of the servers' ports for them.
     ChangeRoutes(RouteChanges),
-    /// The load balancer, with all its parts or without any.
+    /// Creates the load balancer, either with all its parts or with none.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
-    /// Tags that make one ours which was nobody's.
+    /// Tags a load balancer without owner as owned by this cluster.
     AdoptLoadBalancer {
         id: String,
         tags: Vec<String>,
     },
-    /// The name that people see.
+    /// Changes the display name.
     RenameLoadBalancer {
         id: String,
         name: String,
     },
-    /// Tags that say that it is complete.
+    /// Tags the load balancer as complete.
     CompleteLoadBalancer {
         id: Part,
         tags: Vec<String>,
     },
-    /// With all its parts, unless somebody else uses it by then. `seen`: its listeners as far as they are known.
+    /// Deletes the load balancer with all its parts, unless another owner uses it by then. `seen`: its listeners, as far as known.
     DeleteLoadBalancer {
         id: String,
         whose: Option<LoadBalancerKey>,
         seen: Vec<String>,
     },
-    /// Tags of one that shares it, among the others' that are there by then. `complete`: they say that it is complete.
+    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: these tags mark its share as
+    /// complete.
     ShareLoadBalancer {
         id: String,
         sharing: Box<Sharing>,
         complete: bool,
     },
-    /// The tags of one that has done with it go, while others use it.
+    /// Removes the tags of an owner that no longer needs the load balancer, while others use it.
     LeaveLoadBalancer {
         id: String,
         whose: Option<LoadBalancerKey>,
     },
-    /// The tags of an owner go that found it there.
+    /// Removes the tags of the owner that adopted the load balancer.
     ReleaseLoadBalancer {
         id: String,
     },
-    /// A port, with a pool that is there.
+    /// Creates a listener for a port, with an existing pool.
     CreateListener {
         balancer: Part,
         port: Port,
         listener: Box<NewListener>,
         pool: Part,
     },
-    /// `pool`: another pool for it, if any.
+    /// `pool`: the pool to switch to, if any.
     UpdateListener {
         id: String,
         port: Port,
         change: Box<ListenerSettings>,
         pool: Option<Part>,
     },
-    /// A port. Its pool stays.
+    /// Deletes the listener of a port. Its pool stays.
     DeleteListener {
         id: String,
         port: Port,
     },
-    /// A pool without members.
+    /// Creates a pool without members.
     CreatePool {
         balancer: Part,
         pool: Box<NewPool>,
     },
-    /// How a pool works, not what is in it.
+    /// Changes the settings of a pool, not its members.
     UpdatePool {
         id: String,
         name: String,
         change: UpdatePool,
     },
-    /// A pool that no port has, with monitor and members.
+    /// Deletes a pool that no listener uses, with monitor and members.
     DeletePool {
         id: String,
         name: String,
     },
-    /// All members of a pool.
+    /// Replaces all members of a pool.
     SetMembers {
         pool: Part,
         name: String,
         members: Vec<NewMember>,
     },
-    /// Members that join a pool, or have another weight; the others stay.
+    /// Adds members to a pool, or changes their weight; the others stay.
     AddMembers {
         pool: Part,
         name: String,
         members: Vec<NewMember>,
     },
-    /// How members are probed.
+    /// Creates the health monitor of a pool.
     CreateMonitor {
         pool: Part,
         name: String,
@@ -125,37 +126,38 @@ pub enum Step {
         id: String,
         name: String,
     },
-    /// A floating IP that leads to the load balancer. `None`: it has no port yet.
+    /// Creates a floating IP for the load balancer. `target`: `None` if the load balancer has no port yet.
     CreateFloatingIp {
         new: NewFloatingIp,
         target: Option<Target>,
     },
-    /// A floating IP that leads nowhere yet: it takes the place of another. If that is from the same pool, which was only called otherwise,
-    /// that is said of it, and none is made.
+    /// Creates an unattached floating IP that replaces another. If `former` is from the same pool under another name, this is recorded in
+    /// the description of `former`, and no floating IP is created.
     ReserveFloatingIp {
         new: NewFloatingIp,
         former: Option<Former>,
     },
-    /// One that is ours already leads to the load balancer. `address`: `None` of one that an earlier step makes.
+    /// Attaches a floating IP that this cluster owns. `address`: `None` if an earlier step creates the floating IP.
     AttachFloatingIp {
         id: Part,
         address: Option<IpAddr>,
         target: Option<Target>,
     },
-    /// The same with one that the project has, whoever made it.
+    /// Attaches a floating IP of the project, no matter which client created it.
     AttachReserved {
         address: IpAddr,
         target: Option<Target>,
         claim: Box<Claim>,
     },
-    /// What says whose it is, and whether it stays.
+    /// Records the owner, and whether the floating IP is kept.
     DescribeFloatingIp {
         id: Part,
-        /// `None` of one that an earlier step makes.
+        /// `None` if an earlier step creates the floating IP.
         address: Option<IpAddr>,
         description: String,
     },
-    /// It leads nowhere, and stays in the project. `for_reserved`: it makes room for this one of the project's, which must be there and free.
+    /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces it, which must
+    /// exist and be free.
     DetachFloatingIp {
         id: String,
         address: IpAddr,
@@ -165,26 +167,26 @@ pub enum Step {
         id: String,
         address: IpAddr,
     },
-    /// The nodes' security groups let the load balancer through. `None`: it is not there yet.
+    /// Lets traffic of the load balancer through the nodes' security groups. `None`: the load balancer does not exist yet.
     OpenNodes(Option<Box<Opening>>),
-    /// They do no more, where it needs it no more.
+    /// Removes the access to the nodes that the load balancer no longer needs.
     CloseNodes(Closing),
 }
 
-/// Part of a load balancer that a step needs.
+/// A part of a load balancer that a step needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It is there.
+    /// The part exists, with this ID.
     Known(String),
-    /// An earlier step makes it.
+    /// An earlier step creates the part.
     Coming,
 }
 
 impl Part {
-    /// Its ID.
+    /// The ID of the part.
     ///
     /// # Errors
-    /// [`Fault::Nonsense`] if it is not there yet: only the first step of a plan is carried out.
+    /// Returns [`Fault::Nonsense`] if the part does not exist yet: only the first step of a plan is executed.
     pub(crate) fn id(&self) -> Result<&str, VendorError> {
         match self {
             Self::Known(id) => Ok(id),
@@ -193,31 +195,29 @@ impl Part {
     }
 }
 
-/// What a step needs to know of what it is for, such as where a floating IP shall lead.
+/// Returns what a step needs to know of its object, such as the target of a floating IP.
 ///
 /// # Errors
-/// [`Fault::Nonsense`] if it is not there yet.
+/// Returns [`Fault::Nonsense`] if it is not known yet.
 pub(crate) fn there<T>(known: Option<&T>) -> Result<&T, VendorError> {
     known.ok_or_else(not_there)
 }
 
 fn not_there() -> VendorError {
-    VendorError::new(Fault::Nonsense, "the step needs what an earlier one makes")
+    VendorError::new(Fault::Nonsense, "the step needs an object that an earlier step creates")
 }
 
-/// What a port carries.
+/// Transport protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Transport {
-    /// And all that is made of it, such as HTTP.
+    /// TCP and the protocols on top of it, such as HTTP.
     Tcp,
-    /// Packets.
     Udp,
-    /// Both, in a way.
     Sctp,
 }
 
 impl Transport {
-    /// That of one of Octavia's protocols, of a listener or a pool. `None`: nobody knows it.
+    /// The transport of an Octavia protocol, of a listener or a pool. `None`: the protocol is unknown.
     pub(crate) fn of(protocol: &str) -> Option<Self> {
         match protocol {
             "TCP" | "HTTP" | "HTTPS" | "TERMINATED_HTTPS" | "PROMETHEUS" | "PROXY" | "PROXYV2" => {
@@ -230,7 +230,7 @@ impl Transport {
     }
 }
 
-/// Names a listener: a load balancer has at most one for a transport and port.
+/// Identifies a listener: a load balancer has at most one for each transport and port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     pub(crate) transport: Transport,
@@ -238,7 +238,7 @@ pub struct Port {
 }
 
 impl Transport {
-    /// That of a word of [`Port::word`].
+    /// Parses the text of [`Port::word`].
     pub(crate) fn named(word: &str) -> Option<Self> {
         let all = [Self::Tcp, Self::Udp, Self::Sctp];
         all.into_iter().find(|one| Port { transport: *one, number: 0 }.word() == word)
@@ -254,7 +254,7 @@ impl Port {
         }
     }
 
-    /// The name of its listener, pool and monitor at the cloud.
+    /// Name of the listener, pool and monitor in the cloud.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.word(), self.number)
     }
@@ -349,20 +349,24 @@ impl fmt::Display for Step {
             Self::CreateLoadBalancer(new) => {
                 write!(f, "create load balancer {} with {} listeners", new.name, new.listeners.len())
             }
-            Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as ours"),
-            Self::RenameLoadBalancer { id, name } => write!(f, "call load balancer {id} {name}"),
+            Self::AdoptLoadBalancer { id, .. } => {
+                write!(f, "tag load balancer {id} as owned by this cluster")
+            }
+            Self::RenameLoadBalancer { id, name } => write!(f, "rename load balancer {id} to {name}"),
             Self::CompleteLoadBalancer { .. } => write!(f, "tag load balancer as complete"),
-            Self::ShareLoadBalancer { complete: true, .. } => write!(f, "tag the share as complete"),
+            Self::ShareLoadBalancer { complete: true, .. } => {
+                write!(f, "tag the share of the load balancer as complete")
+            }
             Self::ShareLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as shared"),
             Self::LeaveLoadBalancer { id, .. } => {
-                write!(f, "take the tags off load balancer {id}, which others use")
+                write!(f, "remove the owner's tags from load balancer {id}, which others use")
             }
-            Self::ReleaseLoadBalancer { id } => write!(f, "take the tags off load balancer {id}"),
+            Self::ReleaseLoadBalancer { id } => write!(f, "release load balancer {id}"),
             Self::DeleteLoadBalancer { id, .. } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { port, .. } => write!(f, "create listener {port}"),
             Self::UpdateListener { port, pool: None, .. } => write!(f, "update listener {port}"),
             Self::UpdateListener { port, pool: Some(_), .. } => {
-                write!(f, "give listener {port} its new pool")
+                write!(f, "switch listener {port} to its new pool")
             }
             Self::DeleteListener { port, .. } => write!(f, "delete listener {port}"),
             Self::CreatePool { pool, .. } => write!(f, "create pool {}", pool.name),
@@ -378,21 +382,21 @@ impl fmt::Display for Step {
             Self::UpdateMonitor { name, .. } => write!(f, "update the health monitor of pool {name}"),
             Self::DeleteMonitor { name, .. } => write!(f, "delete the health monitor of pool {name}"),
             Self::CreateFloatingIp { .. } => write!(f, "create a floating IP"),
-            Self::ReserveFloatingIp { .. } => write!(f, "create a floating IP that is not used yet"),
+            Self::ReserveFloatingIp { .. } => write!(f, "create an unattached floating IP"),
             Self::AttachFloatingIp { address: None, .. } => write!(f, "attach the new floating IP"),
             Self::AttachFloatingIp { address: Some(address), .. } | Self::AttachReserved { address, .. } => {
                 write!(f, "attach floating IP {address}")
             }
             Self::DescribeFloatingIp { address: None, .. } => {
-                write!(f, "describe the new floating IP as ours")
+                write!(f, "describe the new floating IP as owned by this cluster")
             }
             Self::DescribeFloatingIp { address: Some(address), .. } => {
-                write!(f, "describe floating IP {address} as ours")
+                write!(f, "describe floating IP {address} as owned by this cluster")
             }
             Self::DetachFloatingIp { address, .. } => write!(f, "detach floating IP {address}"),
             Self::DeleteFloatingIp { address, .. } => write!(f, "delete floating IP {address}"),
-            Self::OpenNodes(_) => write!(f, "let the load balancer through to the nodes"),
-            Self::CloseNodes(_) => write!(f, "close what the load balancer needs of the nodes no more"),
+            Self::OpenNodes(_) => write!(f, "let the load balancer through the nodes' security groups"),
+            Self::CloseNodes(_) => write!(f, "remove access to the nodes that is no longer needed"),
         }
     }
 }

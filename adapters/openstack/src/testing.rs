@@ -1,4 +1,4 @@
-//! For tests: a small OpenStack on a loopback port, with what Keystone, Nova and Neutron answer, and a session of the runtime to it.
+//! For tests: a small OpenStack on a loopback port, which answers as Keystone, Nova and Neutron do, and a session of the runtime with it.
 
 mod balancers;
 pub(crate) mod routers;
@@ -40,10 +40,10 @@ use crate::{
     provider_id::Form,
 };
 
-/// The project that passwords are for.
+/// The project of password credentials.
 pub(crate) const PROJECT: &str = "0f3a6b1c5d7e4f209a8b7c6d5e4f3a2b";
 
-/// What it has, and what it was asked.
+/// Its objects, and the requests that it got.
 pub(crate) struct Store {
     /// `GET /compute/v2.1/servers/detail?limit=2`
     pub(crate) requests: Vec<String>,
@@ -52,27 +52,27 @@ pub(crate) struct Store {
     pub(crate) servers: Vec<Value>,
     pub(crate) ports: Vec<Value>,
     pub(crate) routers: Routers,
-    /// What else is listed, by path: the collection's name and its items.
+    /// Other collections, by path: name and items.
     pub(crate) lists: BTreeMap<String, (&'static str, Vec<Value>)>,
-    /// Items on one page, whatever is asked for.
+    /// Maximum number of items on a page, whatever the request says.
     pub(crate) page: usize,
-    /// Tokens that are good.
+    /// Valid tokens.
     pub(crate) tokens: BTreeSet<String>,
     pub(crate) life: Duration,
-    /// Whether Keystone refuses to log in.
+    /// Whether Keystone refuses log-ins.
     pub(crate) locked: bool,
-    /// Whether Keystone does not know our credentials any more.
+    /// Whether Keystone no longer knows the credentials.
     pub(crate) deleted: bool,
-    /// What the next calls that are no log-in are answered.
+    /// Answers to the next calls, log-ins excepted.
     pub(crate) faults: VecDeque<(u16, Value)>,
     issued: usize,
 }
 
-/// A small OpenStack. It ends when it is dropped.
+/// A small OpenStack. It stops when it is dropped.
 pub(crate) struct FakeCloud {
     pub(crate) url: String,
     store: Arc<Mutex<Store>>,
-    /// How many log-ins may be answered.
+    /// Number of log-ins that may be answered.
     pub(crate) gate: Arc<Semaphore>,
     _serving: JoinSet<std::io::Result<()>>,
 }
@@ -113,10 +113,10 @@ impl FakeCloud {
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().expect("no test has broken it")
+        self.store.lock().expect("not poisoned")
     }
 
-    /// The requests so far whose method and path begin so.
+    /// The requests so far whose method and path have this prefix.
     pub(crate) fn asked(&self, beginning: &str) -> Vec<String> {
         self.store().requests.iter().filter(|one| one.starts_with(beginning)).cloned().collect()
     }
@@ -125,7 +125,7 @@ impl FakeCloud {
         self.asked("POST /identity/v3/auth/tokens").len()
     }
 
-    /// What the environment tells of it.
+    /// Environment variables for a client of it.
     pub(crate) fn environment(&self) -> Environment {
         let variables = [
             ("OS_AUTH_URL", format!("{}/identity", self.url)),
@@ -140,7 +140,7 @@ impl FakeCloud {
     }
 
     pub(crate) fn cloud(&self) -> Cloud {
-        Source::Environment(self.environment()).read(&Given::default()).expect("good keys")
+        Source::Environment(self.environment()).read(&Given::default()).expect("valid keys")
     }
 
     pub(crate) fn driver(&self) -> OpenStackDriver {
@@ -160,9 +160,9 @@ impl FakeCloud {
     }
 }
 
-/// A session whose answers a driver's table reads.
+/// A session that classifies answers with a driver's table.
 pub(crate) fn session(driver: &OpenStackDriver) -> Session {
-    // A second provider in one process is refused, and then the first one serves.
+    // A second crypto provider in a process is refused, and the first one stays.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let classify: Arc<dyn Classify> = Arc::new(driver.clone());
     let vendor = Vendor::new(&cloud_budget::Config::default(), classify, &Metrics::new()).expect("a client");
@@ -178,7 +178,7 @@ async fn answer(
 ) -> Response {
     let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
     {
-        let mut store = shared.store.lock().expect("no test has broken it");
+        let mut store = shared.store.lock().expect("not poisoned");
         store.requests.push(format!("{method} {uri}"));
         store.headers.push(headers.clone());
         store.bodies.push(serde_json::from_slice(&body).unwrap_or_default());
@@ -188,7 +188,7 @@ async fn answer(
         permit.forget();
         return log_in(&shared);
     }
-    let mut store = shared.store.lock().expect("no test has broken it");
+    let mut store = shared.store.lock().expect("not poisoned");
     let named = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !store.tokens.contains(named("x-auth-token")) {
         let body = "The request you have made requires authentication.";
@@ -266,7 +266,7 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
     }
 }
 
-/// Whether an item of a list is among those that are asked for.
+/// Whether an item of a list matches the query.
 fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
     ["id", "name", "description"].into_iter().all(|key| {
         let mut wanted = query.iter().filter(|(name, _)| *name == key).map(|(_, value)| *value).peekable();
@@ -275,7 +275,7 @@ fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
     })
 }
 
-/// As Nova and Neutron page: a full page has a next link, even if nothing comes after it; and a proxy has written the host.
+/// Pages as Nova and Neutron do: a full page has a next link, even if nothing follows; and a proxy has replaced the host in it.
 fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usize) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let limit = of("limit").and_then(|limit| limit.parse().ok()).unwrap_or(max).min(max);
@@ -295,7 +295,7 @@ fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usiz
 }
 
 fn log_in(shared: &Shared) -> Response {
-    let mut store = shared.store.lock().expect("no test has broken it");
+    let mut store = shared.store.lock().expect("not poisoned");
     if store.deleted {
         let body = "Could not find Application Credential: 1afa666b2d0242b7af9190175687132d.";
         return told(404, &json!({ "error": { "code": 404, "title": "Not Found", "message": body } }));

@@ -1,4 +1,4 @@
-//! The program itself: it serves before there is a cloud, and says what is wrong with its credentials.
+//! The program serves before there is a cloud, and reports errors in its credentials.
 
 #![expect(
     clippy::expect_used,
@@ -24,9 +24,9 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-/// Long enough for a busy machine.
+/// Long enough for a busy host.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at a condition.
+/// Interval between polls of a condition.
 const TICK: Duration = Duration::from_millis(10);
 
 const CLOUDS: &str = "
@@ -39,7 +39,7 @@ clouds:
 type Log = Lines<BufReader<ChildStderr>>;
 
 #[tokio::test]
-async fn it_starts_and_waits_for_the_cloud_saying_so() {
+async fn program_starts_and_waits_for_the_cloud() {
     let (_adapter, _log, channel) = start().await;
     let context = Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() });
 
@@ -53,14 +53,14 @@ async fn it_starts_and_waits_for_the_cloud_saying_so() {
     for wanted in ["instances", "instances.shutdown-state", "loadbalancers", "lb.ownership-tags"] {
         assert!(capabilities.contains(&wanted), "{wanted} is not in {capabilities:?}");
     }
-    assert!(!capabilities.contains(&"routes"), "without a router there are none: {capabilities:?}");
+    assert!(!capabilities.contains(&"routes"), "no routes without a router: {capabilities:?}");
 
     let mut health = HealthClient::new(channel.clone());
     for (service, wanted) in
         [("", ServingStatus::Serving), ("cloudadapter.v1alpha1.InstanceService", ServingStatus::NotServing)]
     {
         let asked = health.check(HealthCheckRequest { service: service.to_owned() }).await;
-        assert_eq!(asked.expect("is known").into_inner().status(), wanted, "{service:?}");
+        assert_eq!(asked.expect("known service").into_inner().status(), wanted, "{service:?}");
     }
 
     let mut instances = InstanceServiceClient::new(channel);
@@ -77,11 +77,11 @@ async fn it_starts_and_waits_for_the_cloud_saying_so() {
             tokio::time::sleep(TICK).await;
         }
     });
-    told.await.expect("says what it waits for");
+    told.await.expect("reports what it waits for");
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_used_are_wrong_usage() {
+async fn invalid_credentials_are_wrong_usage() {
     let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-openstack"));
     adapter
         .env_clear()
@@ -95,23 +95,23 @@ async fn credentials_that_cannot_be_used_are_wrong_usage() {
     let text = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(2), "{text}");
     for wanted in
-        ["OS_PASWORD: is not known: is OS_PASSWORD meant?", "OS_PASSWORD: is missing: give a password"]
+        ["OS_PASWORD: unknown key: did you mean OS_PASSWORD?", "OS_PASSWORD: is missing: set a password"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("hunter2"), "{text}");
 }
 
-/// docs/clouds/openstack.md tells each flag that is OpenStack's own, in the order of `--help`, and no other.
+/// docs/clouds/openstack.md lists each flag of this adapter, in the order of `--help`, and no other.
 #[tokio::test]
-async fn the_page_for_operators_has_all_flags() {
+async fn operator_page_lists_all_flags() {
     let adapter = Command::new(env!("CARGO_BIN_EXE_adapter-openstack")).arg("--help").output();
     let help = String::from_utf8(adapter.await.expect("runs").stdout).expect("text");
     let heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
     let mut flags = Vec::new();
     for own in ["OpenStack:", "Load balancers:"] {
         let section = help.lines().skip_while(|line| *line != own).skip(1).take_while(|line| !heading(line));
-        // What is said of them stands further in, and names others.
+        // The descriptions are indented further, and mention other flags.
         let names = section.filter_map(|line| line.strip_prefix("      --")?.split(' ').next());
         flags.extend(names);
     }
@@ -122,7 +122,7 @@ async fn the_page_for_operators_has_all_flags() {
     assert_eq!(told, flags);
 }
 
-/// The program with ports of its own, and its log, which it needs to be read. It is killed when the child is dropped.
+/// Starts the program on free ports. Its log must be read. The program is killed when the child is dropped.
 async fn start() -> (Child, Log, Channel) {
     let mut clouds = tempfile::NamedTempFile::new().expect("a file");
     writeln!(clouds, "{CLOUDS}").expect("room");

@@ -1,6 +1,6 @@
-//! What the driver reads of the cloud's answers. Tolerant: a word that this driver does not know must not cost a whole listing.
+//! The responses of the cloud, as far as the driver reads them. Tolerant: an unknown value must not make a whole listing unreadable.
 //!
-//! What is sent is in [`crate::simcloud::requests`], which is strict.
+//! Requests are in [`crate::simcloud::requests`], which is strict.
 
 use std::net::IpAddr;
 
@@ -17,18 +17,18 @@ use crate::simcloud::{
     requests::ItemError,
 };
 
-/// A value that a newer cloud may fill with something that this driver cannot read.
+/// A value that a newer cloud may set to something unknown to this driver.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Read<T> {
-    /// Understood.
+    /// A known value.
     Known(T),
-    /// Not understood; as it came.
+    /// An unknown value, as received.
     Unknown(Value),
 }
 
 impl<T> Read<T> {
-    /// What was understood.
+    /// The value, if it is known.
     pub(crate) const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -36,7 +36,7 @@ impl<T> Read<T> {
         }
     }
 
-    /// The word as it came.
+    /// The value as received.
     pub(crate) fn word(&self) -> String
     where
         T: serde::Serialize,
@@ -50,7 +50,7 @@ impl<T> Read<T> {
 }
 
 impl<T: PartialEq> Read<T> {
-    /// Whether it is understood and something else. What cannot be read is not fought over: a change would never settle.
+    /// Whether it is known and differs. An unknown value is not changed: the change might never settle.
     pub(crate) fn differs(&self, wanted: &T) -> bool {
         self.known().is_some_and(|there| there != wanted)
     }
@@ -60,21 +60,21 @@ impl<T: PartialEq> Read<T> {
     }
 }
 
-/// The answer to `ListInstances`.
+/// The response to `ListInstances`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct InstancePage {
     pub(crate) instances: Vec<Instance>,
     pub(crate) next: Option<String>,
 }
 
-/// The answer to `BatchGetInstances`.
+/// The response to `BatchGetInstances`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FoundInstances {
     pub(crate) instances: Vec<Instance>,
     pub(crate) missing: Vec<String>,
 }
 
-/// A machine.
+/// An instance.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) id: String,
@@ -89,7 +89,7 @@ pub(crate) struct Instance {
     pub(crate) created_at: Timestamp,
 }
 
-/// One address of a machine.
+/// One address of an instance.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Address {
     pub(crate) kind: Read<AddressKind>,
@@ -98,20 +98,20 @@ pub(crate) struct Address {
     pub(crate) network: String,
 }
 
-/// The answer to `ListLoadBalancers`.
+/// The response to `ListLoadBalancers`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LoadBalancerPage {
     pub(crate) load_balancers: Vec<LoadBalancer>,
     pub(crate) next: Option<String>,
 }
 
-/// What the answer to `CreateLoadBalancer` must say.
+/// The required part of the response to `CreateLoadBalancer`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Made {
     pub(crate) id: String,
 }
 
-/// A load balancer with all that belongs to it. Times of change are left out: they would make equal things differ.
+/// A load balancer with all its parts. Times of change are left out, because they would make equal objects differ.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LoadBalancer {
     pub(crate) id: String,
@@ -140,7 +140,7 @@ pub(crate) struct Listener {
     pub(crate) status: Read<ProvisioningStatus>,
 }
 
-/// A set of backends.
+/// A pool: a set of backends.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Pool {
     pub(crate) id: String,
@@ -153,7 +153,7 @@ pub(crate) struct Pool {
     pub(crate) status: Read<ProvisioningStatus>,
 }
 
-/// The answer to `ListRoutes`.
+/// The response to `ListRoutes`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RoutePage {
     pub(crate) routes: Vec<Route>,
@@ -172,18 +172,18 @@ pub(crate) struct Route {
     pub(crate) status: Read<RouteStatus>,
 }
 
-/// The answer to `BatchRoutes`.
+/// The response to `BatchRoutes`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RouteResults {
     pub(crate) added: Vec<RouteResult>,
     pub(crate) removed: Vec<RouteResult>,
 }
 
-/// What became of one route.
+/// The result for one route.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteResult {
-    /// Done: the route as it was laid, or as it was.
+    /// Success, with the created or the removed route.
     Ok(Box<Route>),
     /// Refused.
     Error(ItemError),
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_word_costs_no_listing() {
+    fn unknown_value_does_not_fail_a_listing() {
         let page: InstancePage = serde_json::from_str(
             r#"{"instances": [{"id": "i-1", "name": "a", "status": "hibernating", "type": "s", "zone": "z", "region": "r",
                 "addresses": [{"kind": "carrier_pigeon", "address": "coo"}], "created_at": "2026-01-01T00:00:00Z",
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_does_not_differ() {
+    fn unknown_value_does_not_differ() {
         let read: Read<ListenerProtocol> = serde_json::from_str(r#""QUIC""#).expect("tolerant");
         assert!(!read.differs(&ListenerProtocol::Tcp));
         assert!(!read.is(&ListenerProtocol::Tcp));

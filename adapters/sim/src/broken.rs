@@ -1,10 +1,10 @@
-//! Adapters that are wrong in one way each, on purpose: what a conformance suite must find.
+//! Adapters with one deliberate fault each, which a conformance suite must find.
 //!
-//! The good adapter stays as it is. What is wrong stands around it: before its services (`front`), between the runtime and the
-//! driver (`driver`), between the driver and the vendor (`hop`), or in what its flags say (`flags`). What the places tell each other
-//! is in `memory`.
+//! The adapter without fault is not changed. The fault is injected in front of its services (`front`), between the runtime and the driver
+//! (`driver`), between the driver and the vendor (`hop`), or in the meaning of its flags (`flags`). `memory` is the state that these
+//! modules share.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "each place knows a few of the faults")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each module handles a few of the faults")]
 
 mod driver;
 mod fault;
@@ -37,20 +37,20 @@ impl Broken {
         Self { fault, memory: Arc::default() }
     }
 
-    /// The flags as this adapter takes them.
+    /// The flags as this adapter interprets them.
     #[must_use]
     pub fn flags(&self, options: &Options) -> Options {
         self.memory.notes().callers_prove = flags::callers_prove(options);
         flags::change(self.fault, options.clone())
     }
 
-    /// Makes the driver. Says loudly what it is part of. `config`: as in [`Options::config`].
+    /// Creates the driver, and logs a warning about the fault. `config`: see [`Options::config`].
     ///
     /// # Errors
-    /// Those of [`SimOptions::driver`]; no loopback port for what stands before the cloud.
+    /// Returns the errors of [`SimOptions::driver`], or fails without a loopback port for the HTTP hop.
     pub async fn driver(&self, mut cloud: SimOptions, options: &Options) -> anyhow::Result<BrokenDriver> {
         let Self { fault, memory } = self;
-        warn!(fault = %fault, "THIS ADAPTER IS BROKEN ON PURPOSE, FOR TESTS OF TESTS: {}", fault.sentence());
+        warn!(fault = %fault, "THIS ADAPTER HAS A DELIBERATE FAULT, FOR TESTS OF TESTS: {}", fault.sentence());
         flags::follow(*fault, options)?;
         if *fault == Fault::TrustsStaleReads {
             cloud.client_tokens = ClientTokens::Unknown;
@@ -61,7 +61,7 @@ impl Broken {
         Ok(BrokenDriver::new(*fault, cloud.driver().await?, Arc::clone(memory)))
     }
 
-    /// What stands before the services.
+    /// The layer in front of the services.
     #[must_use]
     pub fn front(&self, services: Routes) -> Routes {
         Front::new(self.fault, Arc::clone(&self.memory), services).routes()

@@ -1,4 +1,4 @@
-//! What the cloud's answers mean: one table from status and code to the runtime's faults. Decides nothing else.
+//! Classifies the cloud's responses: one table from status and code to the faults of the runtime.
 
 #[cfg(test)]
 mod tests;
@@ -15,10 +15,10 @@ use serde::Deserialize;
 
 use crate::simcloud::requests::ItemError;
 
-/// Characters of an answer that is not JSON which go into the message.
+/// Maximum characters that a message quotes of a response that is not JSON.
 const EXCERPT: usize = 120;
 
-/// The body of a refusal, as far as it is understood.
+/// The known part of an error response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Refusal {
@@ -27,7 +27,7 @@ struct Refusal {
     request_id: Option<String>,
 }
 
-/// What an answer means: `None` for success.
+/// The error of a response: `None` for success.
 pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
     let status = response.status();
     if status.is_success() {
@@ -45,7 +45,7 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     })
 }
 
-/// What became of an item of a batch that was answered as a whole.
+/// The error of one item in a batch whose response was a success.
 pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorError {
     let ItemError { code, message, .. } = item;
     let fault = by_code(&code).unwrap_or(Fault::Invalid);
@@ -54,21 +54,21 @@ pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorErro
     error
 }
 
-/// The status decides where it is clear, the code where it is not.
+/// Decides by the status where it is unambiguous, otherwise by the code.
 fn fault(operation: Operation, status: StatusCode, code: Option<&str>) -> Fault {
     match (status.as_u16(), code.and_then(by_code)) {
         (401, _) => Fault::Auth,
         (403, Some(Fault::Quota)) => Fault::Quota,
         (403, _) => Fault::Forbidden,
-        // An endpoint that is not the cloud's answers 404 to everything: only the cloud's own word is absence.
+        // A wrong endpoint answers 404 to everything: only the cloud's own code proves absence.
         (404, Some(Fault::NotFound)) => Fault::NotFound,
         (404, _) => Fault::Nonsense,
         (409, Some(meaning)) => meaning,
-        // Whatever stands against it may go away.
+        // The cause of the conflict may disappear.
         (409, None) => Fault::Busy,
         (429, _) => Fault::Throttled,
         (501, _) => Fault::Unsupported,
-        // Whoever answers for the cloud, a proxy even, need not know whether it has done the work.
+        // The sender of the response, possibly a proxy, may not know whether the work was done.
         (408 | 500..=599, _) if operation.write => Fault::OutcomeUnknown,
         (408 | 500..=599, _) => Fault::Unavailable,
         (400..=499, _) => Fault::Invalid,
@@ -83,18 +83,18 @@ fn by_code(code: &str) -> Option<Fault> {
         "quota_exceeded" => Fault::Quota,
         "throttled" => Fault::Throttled,
         "not_found" => Fault::NotFound,
-        // `immutable` is the cloud's word for "until the last change is done".
+        // `immutable` means: until the last change is complete.
         "immutable" => Fault::Busy,
-        // Only reads that lag behind make us ask for these: the next look shows what is in the way.
+        // Requested only because of reads that lag: the next read shows the cause.
         "error_state" | "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
-        // There is a load balancer for this key that reads do not show yet.
+        // A load balancer for this key exists, but reads do not show it yet.
         "token_reused" => Fault::Busy,
         "invalid_request" | "invalid_next_hop" | "too_many_items" | "address_in_use" => Fault::Invalid,
         _ => return None,
     })
 }
 
-/// `Retry-After` to the letter: seconds, or a date, which is counted from the answer's own `Date`. Source: RFC 9110, 10.2.3.
+/// Reads `Retry-After`: seconds, or a date, relative to the `Date` of the response. Source: RFC 9110, 10.2.3.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

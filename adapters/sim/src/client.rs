@@ -1,6 +1,6 @@
-//! The cloud's HTTP API: one function a call, each exactly one request through the session.
+//! The cloud's HTTP API: each function makes exactly one request through the session.
 //!
-//! Retries nothing, waits for nothing, and has no connection of its own.
+//! It retries nothing, waits for nothing, and has no connection of its own.
 
 use std::{
     fmt,
@@ -28,13 +28,13 @@ use crate::{
     },
 };
 
-/// Items on one page of a listing; the cloud gives fewer if it likes.
+/// Page size of a listing; the cloud may return fewer items.
 const PAGE_MAX: u32 = 500;
-/// Load balancers on one: each comes with all members of all its pools, and a page is read as a whole.
+/// Page size for load balancers: smaller, because each includes all members of its pools, and a page is read as a whole.
 const BALANCERS_PAGE_MAX: u32 = 100;
-/// IDs in one `BatchGetInstances`.
+/// Maximum IDs in one `BatchGetInstances`.
 pub(crate) const BATCH_INSTANCES: usize = 500;
-/// Changes in one `BatchRoutes`.
+/// Maximum changes in one `BatchRoutes`.
 pub(crate) const BATCH_ROUTES: usize = 200;
 
 pub(crate) const GET_PROJECT: Operation = Operation::read(Family::Identity, "GetProject");
@@ -60,7 +60,7 @@ const fn balancer_write(name: &'static str) -> Operation {
     Operation::write(Family::LoadBalancer, name)
 }
 
-/// Where the cloud is, and who we are there.
+/// The cloud's address and the adapter's credentials.
 #[derive(Clone)]
 pub(crate) struct Client {
     endpoint: String,
@@ -76,10 +76,10 @@ impl fmt::Debug for Client {
 type Answer<T> = Result<T, VendorError>;
 
 impl Client {
-    /// Connects nowhere yet.
+    /// Does not connect yet.
     ///
     /// # Errors
-    /// If the token cannot stand in a header.
+    /// Fails if the token is not a valid header value.
     pub(crate) fn new(endpoint: &Uri, token: Option<&str>) -> Result<Self, header::InvalidHeaderValue> {
         if let Some(token) = token {
             authorization(token)?;
@@ -90,17 +90,17 @@ impl Client {
         })
     }
 
-    /// Goes on with another's token.
+    /// Uses the token of another client from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = other.secret();
     }
 
-    /// The token as it is now.
+    /// The current token.
     pub(crate) fn secret(&self) -> Option<SecretString> {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The base of all addresses.
+    /// The base URL.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -118,7 +118,7 @@ impl Client {
         self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor, size, PAGE_MAX)).await
     }
 
-    /// At most [`BATCH_INSTANCES`].
+    /// `ids`: at most [`BATCH_INSTANCES`].
     pub(crate) async fn batch_get_instances(
         &self,
         session: &Session,
@@ -138,7 +138,7 @@ impl Client {
         self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
 
-    /// The first page of those that have all these tags.
+    /// The first page of load balancers that have all these tags.
     pub(crate) async fn find_load_balancers(
         &self,
         session: &Session,
@@ -154,7 +154,7 @@ impl Client {
         self.read(session, GET_LOAD_BALANCER, &path).await
     }
 
-    /// The ID of what was made, unless the answer is none that can be read: it was made all the same.
+    /// The ID of the created object. If the response has none, the object was created nevertheless.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
@@ -254,11 +254,11 @@ impl Client {
         self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size, PAGE_MAX)).await
     }
 
-    /// At most [`BATCH_ROUTES`]. Each item succeeds or fails on its own.
+    /// At most [`BATCH_ROUTES`] changes. Each item succeeds or fails on its own.
     pub(crate) async fn batch_routes(&self, session: &Session, batch: &BatchRoutes) -> Answer<RouteResults> {
         let call = (BATCH_ROUTES_CALL, Method::POST, "/v1/routes:batch".to_owned());
         let response = self.send(session, call, body(BATCH_ROUTES_CALL, batch)?).await?;
-        // The work is done, and what became of it is not known.
+        // The request was executed, but its results cannot be read.
         parse(BATCH_ROUTES_CALL, &response)
             .map_err(|error| VendorError { fault: Fault::OutcomeUnknown, ..error })
     }
@@ -273,7 +273,7 @@ impl Client {
         parse(operation, &response)
     }
 
-    /// The answer's body is not read: the next listing shows what came of it.
+    /// The response body is not read: the next listing shows the result.
     async fn write(
         &self,
         session: &Session,
@@ -316,16 +316,16 @@ impl Client {
         }
         if let Some(token) = self.secret() {
             let value = authorization(token.expose_secret())
-                .map_err(|error| VendorError::nonsense(format!("{operation}: the token: {error}")))?;
+                .map_err(|error| VendorError::nonsense(format!("{operation}: invalid token: {error}")))?;
             request = request.header(header::AUTHORIZATION, value);
         }
-        request
-            .body(content)
-            .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
+        request.body(content).map_err(|error| {
+            VendorError::nonsense(format!("{operation}: cannot serialize the request: {error}"))
+        })
     }
 }
 
-/// The header that proves who we are; marked as sensitive, so that nothing prints it.
+/// The authorization header; marked as sensitive, so that it is never printed.
 fn authorization(token: &str) -> Result<HeaderValue, header::InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);
@@ -342,17 +342,17 @@ fn page(path: &str, cursor: Option<&str>, size: Option<u32>, max: u32) -> String
 
 fn body(operation: Operation, content: &impl Serialize) -> Answer<Bytes> {
     let text = serde_json::to_vec(content);
-    // It may wait long, and does so without the room that was left to grow.
+    // Requests may wait long in a queue, so release the unused capacity.
     text.map(|text| Bytes::from(text.into_boxed_slice()))
-        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be written: {error}")))
+        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot serialize the request: {error}")))
 }
 
 fn parse<T: DeserializeOwned>(operation: Operation, response: &VendorResponse) -> Answer<T> {
     serde_json::from_slice(response.body())
-        .map_err(|error| VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}")))
+        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot read the response: {error}")))
 }
 
-/// Makes a word fit for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
+/// Escapes a string for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
 fn encode(word: &str) -> String {
     let mut encoded = String::with_capacity(word.len());
     for byte in word.bytes() {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_made_fit_for_paths() {
+    fn words_are_percent_encoded_for_paths() {
         assert_eq!(encode("lb-0001"), "lb-0001");
         assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
     }

@@ -1,4 +1,4 @@
-//! The driver: what the runtime asks, handed to the rooms that know.
+//! The driver: implements the traits of the runtime with the other modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
     translate,
 };
 
-/// What this cloud can do; each has a test of its name in `tests/capabilities.rs`.
+/// The capabilities of this cloud; each has a test with its name in `tests/capabilities.rs`.
 const CAPABILITIES: [&str; 28] = [
     "instances",
     "instances.shutdown-state",
@@ -64,15 +64,15 @@ const CAPABILITIES: [&str; 28] = [
     "routes.ownership-tags",
 ];
 
-/// Of what is a choice, those that are there.
+/// The values of capabilities that have a list of values.
 const VALUES: [(&str, &str); 2] =
     [("lb.proxy-protocol", "v2"), ("lb.algorithm", "round-robin,least-connections,source-ip")];
 
-/// Listeners of one load balancer and members of one pool: the vendor's quotas, unless it was told otherwise.
+/// Listeners per load balancer and members per pool: the vendor's default quotas.
 const LISTENERS_MAX: u32 = 50;
 const MEMBERS_MAX: u32 = 5000;
 
-/// How often this cloud likes to be asked, if nobody says otherwise. It has no limits of its own until it is given some.
+/// Default call limits. The cloud itself has none unless they are set.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
     ("network", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
@@ -80,37 +80,37 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
 ];
 
-/// How soon to look again after a write.
+/// Delay before the next read after a write.
 const POLL: Duration = Duration::from_millis(250);
 
-/// Where the cloud is and how it behaves.
+/// The cloud's address and properties.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The base of all addresses, such as `http://127.0.0.1:9797`.
+    /// The base URL, such as `http://127.0.0.1:9797`.
     pub endpoint: Uri,
-    /// The project's token, if the cloud asks for one.
+    /// The project's token, if the cloud requires one.
     pub token: Option<SecretString>,
-    /// The region that the endpoint serves: part of all provider IDs.
+    /// The region that the endpoint serves; part of all provider IDs.
     pub region: String,
-    /// For how long reads may lag behind writes.
+    /// How long reads may lag behind writes.
     pub consistency_horizon: Duration,
-    /// For how long the cloud may work on a create whose answer was lost.
+    /// How long the cloud may work on a create whose response was lost.
     pub create_horizon: Duration,
-    /// Whether the cloud knows them.
+    /// Whether the cloud supports client tokens.
     pub client_tokens: ClientTokens,
 }
 
-/// Whether the cloud takes a token with a create, so that a repetition makes no second load balancer.
+/// Whether the cloud accepts a token with a create, so that a repetition creates no second load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClientTokens {
-    /// One is sent with each create
+    /// Each create has one
     #[default]
     Sent,
-    /// None is sent, as to a cloud that knows none: the adapter looks before it creates
+    /// No create has one: the adapter looks for the load balancer before it creates one
     Unknown,
 }
 
-/// The driver. Keeps no state but where the cloud is.
+/// The driver. Its only state is the address of the cloud and the token.
 #[derive(Clone, Debug)]
 pub struct SimDriver {
     client: Client,
@@ -121,16 +121,16 @@ pub struct SimDriver {
     token_file: Option<PathBuf>,
 }
 
-/// The token of a file; `None` if there is none in it.
+/// The token in a file; `None` if the file is empty.
 pub(crate) fn token(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|token| !token.is_empty())
 }
 
 impl SimDriver {
-    /// Connects nowhere yet.
+    /// Does not connect yet.
     ///
     /// # Errors
-    /// If the token cannot stand in a header.
+    /// Fails if the token is not a valid header value.
     pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
         let Settings { endpoint, token, region, consistency_horizon, create_horizon, client_tokens } =
             settings;
@@ -138,23 +138,25 @@ impl SimDriver {
         Ok(Self { client, region, consistency_horizon, create_horizon, client_tokens, token_file: None })
     }
 
-    /// The token stands in this file, which may be replaced.
+    /// Sets the file of the token, which is read again when it changes.
     #[must_use]
     pub fn following(self, token_file: PathBuf) -> Self {
         Self { token_file: Some(token_file), ..self }
     }
 
-    /// The same with the token that stands in this content.
+    /// A driver with the token in this file content.
     pub(crate) fn candidate(&self, content: &[u8]) -> Result<Self, String> {
-        let text = str::from_utf8(content).map_err(|error| format!("the token file: {error}"))?;
+        let text = str::from_utf8(content).map_err(|error| format!("invalid token file: {error}"))?;
         let token = token(text).ok_or("the token file is empty")?;
-        let endpoint = self.client.endpoint().parse().map_err(|error| format!("the endpoint: {error}"))?;
-        let client = Client::new(&endpoint, Some(token))
-            .map_err(|_secret| "the token holds what no HTTP header may".to_owned())?;
+        let endpoint =
+            self.client.endpoint().parse().map_err(|error| format!("invalid endpoint: {error}"))?;
+        let client = Client::new(&endpoint, Some(token)).map_err(|_secret| {
+            "the token has characters that are not allowed in an HTTP header".to_owned()
+        })?;
         Ok(Self { client, ..self.clone() })
     }
 
-    /// Goes on with another's token.
+    /// Uses the token of another driver from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         self.client.adopt(&other.client);
     }
@@ -183,7 +185,7 @@ impl SimDriver {
             let answer = self.client.batch_routes(session, &request).await?;
             if answer.added.len() != request.add.len() || answer.removed.len() != request.remove.len() {
                 let text =
-                    format!("{BATCH_ROUTES_CALL}: the answer has not as many results as there were items");
+                    format!("{BATCH_ROUTES_CALL}: the number of results differs from the number of items");
                 return Err(VendorError::new(Fault::OutcomeUnknown, text));
             }
             results.extend(answer.removed.into_iter().map(|result| gone(item(result))));
@@ -219,7 +221,7 @@ fn item(result: answers::RouteResult) -> Result<Box<answers::Route>, VendorError
     }
 }
 
-/// What is gone already need not be removed: reads may lag behind.
+/// Reads may lag, so the object may already be gone, which is a success.
 fn gone(result: Result<Box<answers::Route>, VendorError>) -> Result<Option<Route>, VendorError> {
     match result {
         Err(error) if error.fault != Fault::NotFound => Err(error),

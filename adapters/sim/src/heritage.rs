@@ -1,21 +1,22 @@
-//! What a Go cloud controller manager has made: it names load balancers by `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as the
-//! one in `e2e/peer` does. Pure.
+//! Load balancers of a Go cloud controller manager: they are named by `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as in
+//! `e2e/peer`. Pure.
 
 use cloud_adapter::driver::{Heir, Heritage};
 
-/// Bytes of its names.
+/// Bytes of such a name.
 const NAME_MAX: usize = 32;
 
-/// What a load balancer of a name is to the heir, if it has none of our tags.
+/// The relation of a load balancer without owner tags to this Service, by its name.
 pub(crate) fn of(heir: &Heir) -> impl Fn(&str) -> Heritage + use<> {
     let own = name(&heir.key.owner_uid);
     move |there| {
         if there == own {
-            // A UID is one Service's alone.
+            // The name contains the UID, which belongs to one Service only.
             Heritage::Sole
         } else if is_name(there) {
             Heritage::Others(format!(
-                "{there} is a name that Go cloud controller managers give, to another Service than {own}: rename it if it is free"
+                "{there} is the name that Go cloud controller managers give to the load balancer of \
+                 another Service (this one's is {own}): rename it if it is unused"
             ))
         } else {
             Heritage::Unrelated
@@ -23,7 +24,7 @@ pub(crate) fn of(heir: &Heir) -> impl Fn(&str) -> Heritage + use<> {
     }
 }
 
-/// `a` and the UID without dashes, of which the last digit finds no room.
+/// `a` and the UID without dashes, cut to [`NAME_MAX`].
 fn name(uid: &str) -> String {
     format!("a{}", uid.replace('-', "")).chars().take(NAME_MAX).collect()
 }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_a_name_is_follows_from_the_uid() {
+    fn name_belongs_to_the_uid() {
         let key = LoadBalancerKey {
             cluster_id: "c-1".into(),
             owner_uid: "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001".into(),

@@ -1,15 +1,16 @@
 //! The simulated cloud and its adapter.
 //!
-//! [`simcloud`] is a small cloud of its own: a real HTTP/JSON server with instances, load balancers and routes, whose
-//! latency, limits and faults are set while it runs. It knows nothing of Kubernetes and nothing of the adapter.
+//! [`simcloud`] is a small independent cloud: an HTTP/JSON server with instances, load balancers and routes, whose latency, limits and
+//! faults are set while it runs. It is independent of Kubernetes and of the adapter.
 //!
 //! [`SimDriver`] is an ordinary vendor driver for it, in reading order:
-//! - `driver`: the runtime's traits; `options`: the flags of `adapter-sim`;
-//! - `client`: one function a vendor call; `answers`: what is read, `simcloud::requests`: what is sent; `classify`: refusals;
-//! - `plan`, with `step`: what is missing, pure; `parameters`: the vendor extras;
-//! - `translate`, `ownership`, `provider_id`: the cloud's words, tags and IDs in the contract's; `heritage`: what others made.
+//! - `driver`: the traits of the runtime; `options`: the flags of `adapter-sim`;
+//! - `client`: a function for each vendor call; `answers`: responses, `simcloud::requests`: requests; `classify`: errors;
+//! - `plan`, with `step`: the missing writes, pure; `parameters`: vendor-specific parameters;
+//! - `translate`, `ownership`, `provider_id`: from values, tags and IDs of the cloud to those of the contract; `heritage`: load balancers
+//!   of other controllers.
 //!
-//! [`broken`] is the same adapter with one mistake, for those who test tests.
+//! [`broken`] is the same adapter with one fault, for tests of tests.
 
 mod answers;
 pub mod broken;

@@ -1,4 +1,4 @@
-//! The flags of `adapter-sim` that are its own, and the driver that comes of them.
+//! The flags that only `adapter-sim` has, and the driver built from them.
 
 use std::{
     fs,
@@ -20,34 +20,35 @@ use crate::{
     simcloud::{Cloud, SharedCloud, model::Project, serve},
 };
 
-/// Where the simulated cloud is.
+/// The simulated cloud to use.
 #[derive(Clone, Debug, Args)]
 pub struct SimOptions {
-    /// Base URL of a simcloud that runs apart [default: one inside this process, which ends with it]
+    /// Base URL of a separate simcloud [default: one inside this process, which ends with it]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     pub(crate) endpoint: Option<Uri>,
-    /// File that holds the simcloud's bearer token; read again when it changes. The one inside this process asks for it, too
+    /// File with the simcloud's bearer token; read again when it changes. A simcloud inside this process requires it, too
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
     /// Region that the simcloud serves; part of all provider IDs
     #[arg(long, default_value = "sim-1", value_parser = region)]
     region: String,
-    /// For how long the simcloud's reads may lag behind its writes, in milliseconds
+    /// Maximum lag of the simcloud's reads behind its writes, in milliseconds
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     consistency_horizon_ms: u64,
-    /// For how long the simcloud may work on a create whose answer was lost, in milliseconds [default: twice the consistency horizon]
+    /// Maximum time that the simcloud may work on a create whose response was lost, in milliseconds [default: twice the consistency
+    /// horizon]
     #[arg(long, value_name = "MS")]
     create_horizon_ms: Option<u64>,
-    /// Whether the simcloud counts as one that knows client tokens
+    /// Whether creates have a client token
     #[arg(long, value_enum, default_value_t)]
     pub(crate) client_tokens: ClientTokens,
 }
 
 impl SimOptions {
-    /// Makes the driver; if no other cloud is named, starts one inside this process, which ends with it.
+    /// Creates the driver. Without an endpoint, starts a cloud inside this process, which ends with it.
     ///
     /// # Errors
-    /// A token file that cannot be used, named with its flag, as [`WrongUsage`]; no port for the cloud inside.
+    /// Returns [`WrongUsage`] with the flag for a token file that cannot be used. Fails without a port for the cloud inside this process.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.as_deref().map(token).transpose()?;
         let endpoint = self.endpoint().await?;
@@ -61,7 +62,9 @@ impl SimOptions {
             client_tokens: self.client_tokens,
         };
         let driver = SimDriver::new(settings).with_context(|| {
-            WrongUsage("--token-file: the token holds what no HTTP header may".to_owned())
+            WrongUsage(
+                "--token-file: the token has characters that are not allowed in an HTTP header".to_owned(),
+            )
         })?;
         Ok(match self.token_file {
             Some(path) => driver.following(path),
@@ -71,10 +74,10 @@ impl SimOptions {
 }
 
 impl SimOptions {
-    /// Where the cloud is; if none is named, starts one inside this process.
+    /// The URL of the cloud; without one, starts a cloud inside this process.
     ///
     /// # Errors
-    /// Those of [`Self::driver`].
+    /// See [`Self::driver`].
     pub(crate) async fn endpoint(&self) -> anyhow::Result<Uri> {
         match &self.endpoint {
             Some(endpoint) => Ok(endpoint.clone()),
@@ -93,8 +96,8 @@ fn token(path: &Path) -> anyhow::Result<String> {
     Ok(token.with_context(|| fault(": is empty: write the simcloud's bearer token into it"))?.to_owned())
 }
 
-/// A cloud of our own, on any free loopback port.
-#[expect(clippy::disallowed_methods, reason = "a cloud tells when it made things")]
+/// Starts a cloud on any free loopback port.
+#[expect(clippy::disallowed_methods, reason = "creation times are wall-clock times")]
 async fn embed(region: &str, token: Option<&str>) -> anyhow::Result<Uri> {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
         .await
@@ -106,8 +109,8 @@ async fn embed(region: &str, token: Option<&str>) -> anyhow::Result<Uri> {
     if let Some(token) = token {
         cloud = cloud.with_token(token);
     }
-    info!(endpoint, "Simulated cloud inside this process; it ends with it");
-    // It ends with the process and not before: an adapter that stops still makes calls.
+    info!(endpoint, "Started a simulated cloud inside this process, which ends with it");
+    // Its token is never cancelled: an adapter that shuts down still makes calls.
     TaskTracker::new().spawn(async move {
         if let Err(error) = serve(listener, SharedCloud::new(cloud), CancellationToken::new()).await {
             error!(%error, "The simulated cloud ended");
@@ -121,7 +124,7 @@ fn endpoint(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}: {right}"))?;
     let scheme = uri.scheme_str();
     if !matches!(scheme, Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-        return Err(format!("is no address of an HTTP server: {right}"));
+        return Err(format!("not the address of an HTTP server: {right}"));
     }
     if uri.query().is_some() {
         return Err(format!("has a query: {right}"));
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_checked_before_they_are_used() {
+    fn endpoint_flag_is_validated() {
         for good in ["http://127.0.0.1:9797", "https://cloud.example/base/", "http://[::1]:80"] {
             assert!(endpoint(good).is_ok(), "{good}");
         }

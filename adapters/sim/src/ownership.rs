@@ -1,4 +1,4 @@
-//! Tags and names by which objects at the vendor are found again, by another process too.
+//! Tags and names by which any process recognises objects in the cloud.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use crate::simcloud::model::Tags;
 
 const ADOPTED: &str = "adopted";
-/// Bytes of a name at the vendor.
+/// Maximum bytes of a name in the cloud.
 const NAME_MAX: usize = 63;
 
-/// Our tags, each below the domain.
+/// The adapter's tags, each below the domain.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     ClusterId,
@@ -26,17 +26,17 @@ enum Tag {
     OwnerNamespace,
     OwnerName,
     OwnerUid,
-    /// The hash of what was applied completely last.
+    /// The hash of the last state that was applied completely.
     Hash,
-    /// The writer that set tags last.
+    /// The fence of the last writer that set tags.
     Fence,
-    /// The keys of the user's tags, with commas between them: so that those which the user takes back are found.
+    /// The comma-separated keys of the user's tags, by which tags that the user no longer wants are found.
     UserKeys,
     NodeUid,
     NodeName,
-    /// On one that has no owner: namespaces whose Services may take it over, with commas between them.
+    /// On a load balancer without owner: comma-separated namespaces whose Services may adopt it.
     Adopt,
-    /// `adopted`: it was there before its owner.
+    /// `adopted`: it existed before its owner.
     Origin,
 }
 
@@ -69,17 +69,17 @@ impl Tag {
     }
 }
 
-/// Whether only we may set a tag of this key.
+/// Whether a tag key is reserved for the adapter.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key == DOMAIN || key.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether it is the tag of what was applied completely last.
+/// Whether it is the key of the hash tag.
 pub(crate) fn is_hash(key: &str) -> bool {
     key == Tag::Hash.key()
 }
 
-/// The tags that all load balancers of a key have, from their creation on.
+/// The tags that all load balancers of a key have from their creation on.
 pub(crate) fn key_tags(key: &LoadBalancerKey) -> [(String, &str); 2] {
     [(Tag::ClusterId.key(), &key.cluster_id), (Tag::OwnerUid.key(), &key.owner_uid)]
 }
@@ -106,9 +106,9 @@ pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
     tags
 }
 
-/// The tags that complete a load balancer, if those that are there do not do.
+/// The tags that complete a load balancer; `None` if the existing ones are sufficient.
 ///
-/// Tags that others have put there stay. The user's former ones go. Another writer alone is no reason for other tags.
+/// Tags set by others stay. Former tags of the user are removed. A new writer alone is no reason to write tags.
 pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: &Tags) -> Option<Tags> {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
@@ -125,22 +125,22 @@ pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: 
     Some(tags)
 }
 
-/// The tag of one that was there before its owner.
+/// The tag of an adopted load balancer.
 pub(crate) fn adopted() -> (String, String) {
     (Tag::Origin.key(), ADOPTED.to_owned())
 }
 
-/// Whether it was there before its owner.
+/// Whether it was adopted.
 pub(crate) fn is_adopted(tags: &Tags) -> bool {
     Tag::Origin.read(tags) == Some(ADOPTED)
 }
 
-/// The namespaces whose Services may take it over.
+/// The namespaces whose Services may adopt it.
 pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
     Namespaces::read(Tag::Adopt.read(tags))
 }
 
-/// The tags that are not its owner's: those of others, and their consent.
+/// The tags that remain without the owner: those set by others, and the consent to adoption.
 pub(crate) fn released(there: &Tags) -> Tags {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
@@ -152,7 +152,7 @@ fn others(there: &Tags) -> impl Iterator<Item = (&String, &String)> {
     there.iter().filter(|(key, _)| !is_reserved(key) || **key == Tag::Adopt.key())
 }
 
-/// Our tags with the writer's, beside those that others have put there.
+/// The adapter's tags with the writer's fence, and the existing tags set by others.
 pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &Tags) -> Tags {
     let foreign = others(there);
     let mut tags: Tags = foreign.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -161,23 +161,23 @@ pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &Tags) -> Tags {
     tags
 }
 
-/// The writer that set tags last.
+/// The fence of the last writer that set tags.
 pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
     read_fence(Tag::Fence.read(tags)?)
 }
 
-/// A hash of another version cannot be compared: then only the fields tell, and nothing is rewritten for its sake.
+/// Whether the hash differs. A hash of another version cannot be compared: then only fields decide, and the hash alone causes no write.
 fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))
 }
 
-/// The hash of what was applied completely last; empty: nothing was.
+/// The hash of the last state that was applied completely; empty if there is none.
 pub(crate) fn applied_hash(tags: &Tags) -> &str {
     Tag::Hash.read(tags).unwrap_or_default()
 }
 
-/// Whose load balancer it is, with empty words for what was taken off. `None` without our tags.
+/// The owner of a load balancer, with empty fields for removed tags. `None` without owner tags.
 pub(crate) fn balancer_owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
     Tag::ClusterId.read(tags).or(Tag::OwnerUid.read(tags))?;
     let owner_uid = Tag::OwnerUid.text(tags);
@@ -203,7 +203,7 @@ pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
     signed(&tags.map(|(tag, value)| (tag.key(), value)).into(), &route.fence, &Tags::new())
 }
 
-/// Whose route it is. `None` without our tags.
+/// The owner of a route. `None` without owner tags.
 pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     Some(RouteKey {
         cluster_id: Tag::ClusterId.read(tags)?.to_owned(),
@@ -212,7 +212,7 @@ pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     })
 }
 
-/// The name of a new load balancer: the one that is wished for; else readable, limited, and another one for each key.
+/// The name of a new load balancer: the requested one; else readable, of limited length, and different for each key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
@@ -229,12 +229,12 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     format!("{}-{digest}", readable.trim_matches('-'))
 }
 
-/// The name that one which is there gets, if it is wished for and another.
+/// The new name of an existing load balancer, if the requested one differs.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     (!desired.spec.name.is_empty()).then(|| balancer_name(desired)).filter(|name| name != there)
 }
 
-/// Recognises the names of a key: the readable part may have been another one.
+/// Recognises the names of a key, whatever their readable part.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -244,7 +244,7 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     key_digest(key).chars().take(10).collect()
 }
 
-/// Makes a repeated create harmless, also from another process.
+/// The client token of a create, the same in each process, so that a repetition has no effect.
 pub(crate) fn client_token(key: &LoadBalancerKey) -> String {
     key_digest(key)
 }
@@ -253,11 +253,11 @@ fn key_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid])
 }
 
-/// 32 hexadecimal digits that differ where the words do.
+/// 32 hexadecimal digits that depend on the words.
 pub(crate) fn digest(words: &[&str]) -> String {
     let mut hash = Sha256::new();
     for word in words {
-        // With its length before it, no word runs into the next.
+        // The length of each word is included, so that different splits of the same text differ.
         hash.update(word.len().to_be_bytes());
         hash.update(word);
     }
@@ -295,9 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_rides_along_and_is_no_reason_to_write() {
+    fn new_fence_alone_causes_no_write() {
         let wanted = balancer_tags(&desired("web", &[]));
-        let there = missing_tags(&wanted, ("1-aa", &writer(1)), &wanted).expect("lacks the hash");
+        let there = missing_tags(&wanted, ("1-aa", &writer(1)), &wanted).expect("without the hash");
         assert_eq!(fence(&there), Some(writer(1)));
         assert_eq!(missing_tags(&wanted, ("1-aa", &writer(2)), &there), None);
         let next = missing_tags(&wanted, ("1-bb", &writer(2)), &there).expect("another hash");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_the_tags_still_speaks() {
+    fn partial_owner_tags_are_still_read() {
         let mut tags = balancer_tags(&desired("web", &[]));
         tags.remove(&Tag::OwnerUid.key());
         let (key, _) = balancer_owner(&tags).expect("somebody's");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_recognised_whatever_people_called_things_then() {
+    fn name_is_recognised_by_its_digest() {
         let web = desired("web", &[]);
         let is_name = names_of(&web.key);
         assert!(is_name(&balancer_name(&web)));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_is_can_be_read_again() {
+    fn owner_tags_can_be_parsed() {
         let wanted = desired("web", &[]);
         let (key, owner) = balancer_owner(&balancer_tags(&wanted)).expect("ours");
         assert_eq!((key, owner), (wanted.key, wanted.owner));
@@ -346,21 +346,21 @@ mod tests {
     #[test]
     fn complete_tags_are_left_alone() {
         let wanted = balancer_tags(&desired("web", &[("team", "a")]));
-        let there = missing_tags(&wanted, ("1-aa", &Fence::default()), &wanted).expect("lacks the hash");
+        let there = missing_tags(&wanted, ("1-aa", &Fence::default()), &wanted).expect("without the hash");
         assert_eq!(applied_hash(&there), "1-aa");
         assert_eq!(missing_tags(&wanted, ("1-aa", &writer(2)), &there), None);
         assert!(missing_tags(&wanted, ("1-bb", &writer(2)), &there).is_some(), "another hash");
         assert_eq!(
             missing_tags(&wanted, ("2-bb", &writer(2)), &there),
             None,
-            "another version of the hash rewrites nothing"
+            "another version of the hash causes no write"
         );
     }
 
     #[test]
-    fn tags_that_the_user_takes_back_go_and_those_of_others_stay() {
+    fn former_user_tags_are_removed_and_foreign_tags_stay() {
         let before = balancer_tags(&desired("web", &[("team", "a"), ("tier", "gold")]));
-        let mut there = missing_tags(&before, ("1-aa", &writer(1)), &before).expect("lacks the hash");
+        let mut there = missing_tags(&before, ("1-aa", &writer(1)), &before).expect("without the hash");
         there.insert("cost-centre".into(), "42".into());
         let wanted = balancer_tags(&desired("web", &[("team", "b")]));
         let after = missing_tags(&wanted, ("1-bb", &writer(2)), &there).expect("differs");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_keys_are_reserved() {
+    fn only_adapter_tag_keys_are_reserved() {
         for (key, wanted) in [
             ("cloudadapter.dev/hash", true),
             ("cloudadapter.dev", true),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn words_do_not_run_into_each_other() {
+    fn digest_depends_on_word_boundaries() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
     }
 }

@@ -1,4 +1,4 @@
-//! The vendor extras that a load balancer takes, declared and read in one place.
+//! The vendor-specific parameters of a load balancer, declared and parsed in one place.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use crate::simcloud::model::Algorithm;
 const ALGORITHM: &str = "algorithm";
 const HEALTH_CHECK_TLS: &str = "health-check-tls";
 
-/// The words of `algorithm`; the first is the default.
+/// The values of `algorithm`; the first is the default.
 const ALGORITHMS: [(&str, Algorithm); 3] = [
     ("round-robin", Algorithm::RoundRobin),
     ("least-connections", Algorithm::LeastConnections),
     ("source-ip", Algorithm::SourceIp),
 ];
 
-/// The extras, read.
+/// The parsed parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
-    /// How members are chosen.
+    /// How a member is chosen.
     pub(crate) algorithm: Algorithm,
-    /// Whether HTTP probes speak TLS.
+    /// Whether HTTP health checks use TLS.
     pub(crate) health_check_tls: bool,
 }
 
 impl Parameters {
-    /// All keys, as `GetInfo` tells them.
+    /// All parameters, as `GetInfo` reports them.
     pub(crate) fn declared() -> Vec<Parameter> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         vec![
@@ -45,7 +45,7 @@ impl Parameters {
                 r#type: Type::Bool.into(),
                 default_value: Some("false".to_owned()),
                 mutable_in_place: true,
-                description: "Whether HTTP health checks speak TLS, without looking at the certificate."
+                description: "Whether HTTP health checks use TLS, without verifying the certificate."
                     .to_owned(),
                 allowed_values: words(&["true", "false"]),
                 needs_grant: false,
@@ -53,29 +53,33 @@ impl Parameters {
         ]
     }
 
-    /// Reads them.
+    /// Parses them.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] with the key and what would be right.
+    /// Returns [`Fault::Invalid`] with the key and the valid values.
     pub(crate) fn read(values: &BTreeMap<String, String>) -> Result<Self, VendorError> {
         if let Some(key) =
             values.keys().filter(|key| ![ALGORITHM, HEALTH_CHECK_TLS].contains(&key.as_str())).min()
         {
-            return Err(invalid(key, &format!("is unknown: use {ALGORITHM} or {HEALTH_CHECK_TLS}")));
+            return Err(invalid(key, &format!("unknown parameter: use {ALGORITHM} or {HEALTH_CHECK_TLS}")));
         }
         let algorithm = match values.get(ALGORITHM) {
             None => Algorithm::default(),
             Some(word) => {
                 let known = ALGORITHMS.into_iter().find(|(known, _)| known == word);
                 let words = ALGORITHMS.map(|(word, _)| word).join(", ");
-                known.ok_or_else(|| invalid(ALGORITHM, &format!("{word:?} is not one of {words}")))?.1
+                known
+                    .ok_or_else(|| {
+                        invalid(ALGORITHM, &format!("invalid value {word:?}: use one of {words}"))
+                    })?
+                    .1
             }
         };
         let health_check_tls = match values.get(HEALTH_CHECK_TLS).map(String::as_str) {
             None | Some("false") => false,
             Some("true") => true,
             Some(word) => {
-                return Err(invalid(HEALTH_CHECK_TLS, &format!("{word:?} is neither true nor false")));
+                return Err(invalid(HEALTH_CHECK_TLS, &format!("invalid value {word:?}: use true or false")));
             }
         };
         Ok(Self { algorithm, health_check_tls })
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_name() {
+    fn unknown_parameters_are_refused_by_name() {
         for (key, value) in
             [("algorithm", "random"), ("health-check-tls", "yes"), ("algoritm", "round-robin")]
         {

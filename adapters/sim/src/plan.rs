@@ -1,6 +1,6 @@
-//! What is missing until the cloud is as desired. Pure: no vendor, no clock.
+//! The writes that are missing until the cloud is in the desired state. Pure: no vendor calls, no clock.
 //!
-//! Additions come before removals, so that traffic is never cut for a moment. The tag that says "complete" comes last.
+//! Additions come before removals, so that traffic is never interrupted. The tag that marks completion is last.
 
 mod routes;
 #[cfg(test)]
@@ -29,13 +29,14 @@ use crate::{
 
 const FAMILIES: &str = "spec.ip_families";
 
-/// The writes that are missing, in order; empty if none is.
+/// The missing writes, in order.
 ///
-/// Cost: one write for a new load balancer, one a port, one at the end; of an existing one, one for each pool whose members change.
+/// Cost: for a new load balancer, one write, plus one for each port, plus one at the end; for an existing one, one for each pool whose
+/// members change.
 ///
 /// # Errors
-/// [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, [`Fault::Immutable`] for what it cannot change; this one
-/// comes when all else is done, so that nodes are followed whatever else is wished for.
+/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for features that this cloud lacks, [`Fault::Immutable`] for impossible changes;
+/// the latter only after all other changes, so that backends follow the nodes in any case.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -55,7 +56,7 @@ pub(crate) fn plan(
             }
             let fixed = fixed(&wanted, &record.detail)?;
             let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &record.detail.tags);
-            // It is not called what it will not be.
+            // Tags must not claim a state that cannot be reached.
             let tags = tags.filter(|_| fixed.is_none());
             let steps = changes((desired, &wanted), &record.detail, tags, fence);
             match fixed {
@@ -66,7 +67,7 @@ pub(crate) fn plan(
     }
 }
 
-/// What removes a load balancer: one write, since the cloud cascades. Nothing while it is on the way out already.
+/// The deletion of a load balancer: one write, since the cloud cascades. Empty if its deletion is in progress.
 pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     if observed.status.is(&ProvisioningStatus::PendingDelete) {
         return Vec::new();
@@ -74,7 +75,7 @@ pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     vec![Step::DeleteLoadBalancer { id: observed.id.clone() }]
 }
 
-/// What releases one that was there before its owner: its listeners go, which are all the owner's since it took it over, and then the
+/// The release of an adopted load balancer: deletes its listeners, all of which belong to the owner since the adoption, and then the
 /// owner's tags.
 pub(crate) fn plan_release(observed: &LoadBalancer) -> Vec<Step> {
     if !observed.status.is(&ProvisioningStatus::Active) && !observed.status.is(&ProvisioningStatus::Error) {
@@ -107,10 +108,10 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
     steps
 }
 
-/// What the vendor cannot change while the load balancer keeps its address. `None`: it is as wanted.
+/// The fields that the vendor cannot change without recreating the load balancer. `None`: no such field differs.
 ///
 /// # Errors
-/// The same, if nothing else can be done meanwhile: members are of the families that are wanted.
+/// Returns the same error if no other change is possible, because members need the new address families.
 fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, VendorError> {
     let mut fields = Vec::new();
     if tree.scheme.differs(&wanted.scheme) {
@@ -120,7 +121,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if families.is_some_and(|there| there != wanted.families.iter().copied().collect()) {
         fields.push(FAMILIES);
     }
-    // Without addresses it was never complete: what it was made with is not known.
+    // Without addresses it was never complete, and the requested ones are unknown.
     if !tree.vips.is_empty() && wanted.vips.iter().any(|vip| !tree.vips.contains(vip)) {
         fields.push("spec.requested_addresses");
     }
@@ -129,7 +130,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
         return Ok(None);
     }
     let text =
-        format!("{}: cannot change on load balancer {}; it must be made anew", fields.join(", "), tree.id);
+        format!("{}: cannot change on load balancer {}; it must be recreated", fields.join(", "), tree.id);
     let error = VendorError {
         fields: fields.iter().map(|field| (*field).to_owned()).collect(),
         ..VendorError::new(Fault::Immutable, text)
@@ -137,7 +138,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if fields.contains(&FAMILIES) { Err(error) } else { Ok(Some(error)) }
 }
 
-/// What is placed otherwise than it is.
+/// The placement fields that differ.
 fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static str> {
     let rows = [
         ("spec.address_pool", there.address_pool != wanted.address_pool),
@@ -148,7 +149,7 @@ fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static
     rows.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field)
 }
 
-/// `tags`: those that complete it.
+/// The changes of an existing load balancer. `tags`: those that complete it.
 fn changes(
     (desired, wanted): (&DesiredLoadBalancer, &Wanted),
     tree: &LoadBalancer,
@@ -175,13 +176,13 @@ fn changes(
         steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
         return steps;
     }
-    // Ours first: whatever comes in between, nobody else takes it, and another process finds it.
+    // Owner tags first: then no other owner can adopt it, and any process recognises it.
     let adopt = |tags| Step::AdoptLoadBalancer {
         id: tree.id.clone(),
         change: UpdateLoadBalancer { name: None, tags: Some(tags) },
     };
     match tags {
-        // With that it is complete.
+        // The owner tags alone complete it.
         Some(tags) if steps.is_empty() => vec![adopt(tags)],
         tags => {
             steps.insert(0, adopt(ownership::signed(&wanted.tags, fence, &tree.tags)));
@@ -191,7 +192,7 @@ fn changes(
     }
 }
 
-/// Listeners first: a pool that a listener has cannot be deleted. What this driver cannot read stays.
+/// Listeners first: a pool in use by a listener cannot be deleted. Objects that this driver cannot read stay.
 fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<Step> {
     let unwanted =
         |listener: &&Listener| port(listener).is_some_and(|port| !wanted.ports.contains_key(&port));
@@ -209,7 +210,7 @@ fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<
     listeners.chain(pools).collect()
 }
 
-/// A port that is wanted and there.
+/// An existing port that is desired.
 struct PortChange<'a> {
     port: Port,
     wanted: &'a WantedPort,
@@ -218,7 +219,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// Notes in `used` which pool stays.
+    /// The writes for this port. Adds the pool that stays to `used`.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let fits = |pool: &&Pool| !pool.protocol.differs(&self.wanted.pool.protocol);
         let has = |pool: &&Pool| self.listener.pool_id.as_deref() == Some(&pool.id);
@@ -228,7 +229,7 @@ impl<'a> PortChange<'a> {
             steps.extend(self.listener_change(None));
             return steps;
         }
-        // A pool never changes its protocol: another one takes its place, and then the old one goes.
+        // The protocol of a pool is immutable: a new pool replaces it, and then the old one is deleted.
         let free = |pool: &&Pool| {
             !self.tree.listeners.iter().any(|listener| listener.pool_id.as_deref() == Some(&pool.id))
                 && pool.protocol.is(&self.wanted.pool.protocol)
@@ -284,7 +285,7 @@ fn pool_changes(pool: &Pool, wanted: &WantedPool) -> Vec<Step> {
     steps
 }
 
-/// One write a pool: what differs, or the whole set where that is shorter.
+/// One write for each pool: the difference, or the whole set where that is shorter.
 fn member_change(pool: &Pool, wanted: &WantedPool) -> Option<Step> {
     let there: BTreeMap<_, _> = pool
         .members

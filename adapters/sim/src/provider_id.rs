@@ -5,14 +5,14 @@ use cloud_adapter::driver::Location;
 /// The part before `://`.
 pub(crate) const SCHEME: &str = "sim";
 
-/// What `Node.spec.providerID` holds.
+/// The value for `Node.spec.providerID`.
 pub(crate) fn write(region: &str, instance: &str) -> String {
     format!("{SCHEME}://{region}/{instance}")
 }
 
-/// Reads a provider ID as seen from a region.
+/// Locates a provider ID, relative to a region.
 ///
-/// The instance ID must be one word of letters, digits and dashes: it goes into lists that are separated by commas.
+/// The instance ID may have only letters, digits and dashes, because it is sent in comma-separated lists.
 pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     let Some((scheme, rest)) = provider_id.split_once("://") else { return Location::Malformed };
     if scheme != SCHEME {
@@ -39,12 +39,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_found() {
+    fn written_provider_id_is_located() {
         assert_eq!(locate("sim-1", &write("sim-1", "i-0001")), Location::Here("i-0001".to_owned()));
     }
 
     #[test]
-    fn each_provider_id_points_here_elsewhere_or_nowhere() {
+    fn provider_ids_are_here_elsewhere_or_malformed() {
         for (provider_id, wanted) in [
             ("sim://sim-2/i-0001", Location::Elsewhere),
             ("aws:///eu-west-1a/i-0123", Location::Elsewhere),

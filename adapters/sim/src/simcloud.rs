@@ -1,15 +1,15 @@
-//! A small cloud with the nuisances of a real one: things take time, limits are met, answers get lost.
+//! A small cloud with the difficulties of a real one: changes take time, limits apply, responses get lost.
 //!
 //! In reading order:
-//! - [`model`] and [`requests`]: the JSON that goes over the wire; [`error`]: how a call is refused;
-//! - `operation`: the table of all operations, which routing, counting and limits share;
-//! - `tokens`: who may come in;
-//! - `table`: rows that readers see only after the consistency lag; `instances`, `load_balancers`, `routes`: what there is;
-//! - [`settings`], `limiter`, [`faults`]: the nuisances, which the admin API sets; [`counts`]: what was asked of the cloud;
-//! - [`Cloud`]: all of it as one deterministic value without I/O, which is told the time; [`call`]: one call and its answer;
-//! - [`serve`]: the same over HTTP.
+//! - [`model`] and [`requests`]: the JSON of the API; [`error`]: how a call is refused;
+//! - `operation`: the table of all operations, used for routing, counts and limits;
+//! - `tokens`: authentication;
+//! - `table`: rows that reads show only after the consistency lag; `instances`, `load_balancers`, `routes`: the objects;
+//! - [`settings`], `limiter`, [`faults`]: configurable latency, limits and faults; [`counts`]: statistics of requests;
+//! - [`Cloud`]: all of it as one deterministic value without I/O, which gets the time as an argument; [`call`]: one call and its response;
+//! - [`serve`]: the HTTP server.
 //!
-//! Deliberately absent: storage (a cloud lives as long as its process), TLS, and chance other than from a seed.
+//! Intentionally missing: persistence (a cloud lives as long as its process), TLS, and randomness other than from a seed.
 
 mod admin;
 pub mod call;
@@ -40,5 +40,5 @@ pub use self::operation::{Access, Family, Operation};
 pub use self::server::serve;
 pub use self::shared::SharedCloud;
 
-/// A point in time as the cloud knows it: how long it has been switched on.
+/// A time of the cloud: the duration since it was switched on.
 pub type Moment = std::time::Duration;

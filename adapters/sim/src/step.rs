@@ -1,4 +1,4 @@
-//! What a plan consists of: one step, one vendor write.
+//! The steps of a plan. Each is one vendor write.
 
 use std::fmt;
 
@@ -22,42 +22,42 @@ use crate::{
 /// One vendor write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// The load balancer itself, without ports.
+    /// Creates a load balancer without ports.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
-    /// Tags that make one ours which was nobody's.
+    /// Sets owner tags on a load balancer without owner.
     AdoptLoadBalancer { id: String, change: UpdateLoadBalancer },
-    /// The name that people see.
+    /// Sets the display name.
     RenameLoadBalancer { id: String, name: String },
-    /// Tags; at the end of a plan they say that it is complete.
+    /// Sets tags; at the end of a plan they mark the load balancer as complete.
     UpdateLoadBalancer { balancer: Part, change: UpdateLoadBalancer },
-    /// With all its parts.
+    /// Deletes a load balancer with all its parts.
     DeleteLoadBalancer { id: String },
-    /// A port with its pool.
+    /// Creates a listener with its pool.
     CreateListener { balancer: Part, request: Box<CreateListener> },
-    /// `pool`: another pool for it, if any.
+    /// Changes a listener. `pool`: the new pool, if it changes.
     UpdateListener { id: String, port: Port, change: UpdateListener, pool: Option<Part> },
-    /// A port. Its pool stays.
+    /// Deletes a listener. Its pool stays.
     DeleteListener { id: String, port: Port },
-    /// A pool for a port that has another.
+    /// Creates a new pool for an existing listener.
     CreatePool { balancer: String, request: Box<CreatePool> },
-    /// How a pool works, not what is in it.
+    /// Changes the settings of a pool, not its members.
     UpdatePool { id: String, name: String, change: UpdatePool },
-    /// A pool that no port has.
+    /// Deletes a pool that no listener uses.
     DeletePool { id: String, name: String },
-    /// All members of a pool.
+    /// Sets all members of a pool.
     SetMembers { pool: String, name: String, members: Vec<Member> },
-    /// What differs in a pool's members.
+    /// Adds and removes members of a pool.
     UpdateMembers { pool: String, name: String, change: UpdateMembers },
-    /// Many routes at once.
+    /// Adds and removes routes in one batch.
     BatchRoutes(RouteBatch),
 }
 
-/// Part of a load balancer that a step needs.
+/// An object that a step depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It is there.
+    /// It exists, with this ID.
     Known(String),
-    /// An earlier step makes it.
+    /// An earlier step creates it.
     Coming,
 }
 
@@ -65,18 +65,19 @@ impl Part {
     /// Its ID.
     ///
     /// # Errors
-    /// [`Fault::Nonsense`] if it is not there yet: only the first step of a plan is carried out.
+    /// Returns [`Fault::Nonsense`] if it does not exist yet: only the first step of a plan is executed.
     pub(crate) fn id(&self) -> Result<&str, VendorError> {
         match self {
             Self::Known(id) => Ok(id),
-            Self::Coming => {
-                Err(VendorError::new(Fault::Nonsense, "the step needs what an earlier one makes"))
-            }
+            Self::Coming => Err(VendorError::new(
+                Fault::Nonsense,
+                "the step needs an object that an earlier step creates",
+            )),
         }
     }
 }
 
-/// Names a listener: a load balancer has at most one for a protocol and port.
+/// The key of a listener: a load balancer has at most one for a protocol and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     pub(crate) protocol: ListenerProtocol,
@@ -92,7 +93,7 @@ impl Port {
         }
     }
 
-    /// The name of its listener and pool at the vendor.
+    /// The name of its listener and pool in the cloud.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.word(), self.number)
     }
@@ -104,12 +105,12 @@ impl fmt::Display for Port {
     }
 }
 
-/// Routes for one call.
+/// Route changes for one call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteBatch {
-    /// IDs.
+    /// IDs of routes to remove.
     pub(crate) remove: Vec<String>,
-    /// A route that cannot be asked for keeps its place, so that results stay in order.
+    /// Routes to add. An invalid route keeps its place, so that results stay in order.
     pub(crate) add: Vec<Result<AddRoute, VendorError>>,
 }
 
@@ -157,8 +158,8 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CreateLoadBalancer(request) => write!(f, "create load balancer {}", request.name),
-            Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} as ours"),
-            Self::RenameLoadBalancer { id, name } => write!(f, "call load balancer {id} {name}"),
+            Self::AdoptLoadBalancer { id, .. } => write!(f, "tag load balancer {id} with its owner"),
+            Self::RenameLoadBalancer { id, name } => write!(f, "rename load balancer {id} to {name}"),
             Self::UpdateLoadBalancer { .. } => write!(f, "tag load balancer as complete"),
             Self::DeleteLoadBalancer { id } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { request, .. } => {
@@ -168,7 +169,7 @@ impl fmt::Display for Step {
             }
             Self::UpdateListener { port, pool: None, .. } => write!(f, "update listener {port}"),
             Self::UpdateListener { port, pool: Some(_), .. } => {
-                write!(f, "give listener {port} its new pool")
+                write!(f, "assign the new pool to listener {port}")
             }
             Self::DeleteListener { port, .. } => write!(f, "delete listener {port}"),
             Self::CreatePool { request, .. } => write!(f, "create pool {}", request.name),

@@ -1,4 +1,4 @@
-//! From the cloud's words to the contract's. Pure.
+//! Translates objects of the cloud to those of the contract. Pure.
 
 use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
 
@@ -20,22 +20,22 @@ use crate::{
     },
 };
 
-/// What a listener's port carries as error while the vendor has given up on it.
+/// The error on a listener's port while the listener is in the vendor's error state.
 const PORT_FAILED: &str = "ListenerFailed";
 
-/// What a machine's tag begins with that is to be a label of its Node; the label's key follows.
+/// Prefix of instance tags that become labels of the Node; the label's key follows.
 const LABEL: &str = "label/";
 
-/// Which part of the cloud is looked at.
+/// The part of the cloud that the adapter manages.
 ///
-/// The endpoint counts: two simulated clouds may well call their projects the same.
+/// Includes the endpoint, because two simulated clouds may have projects with the same name.
 pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
     let Project { account, project, region } = project;
     let fingerprint = ownership::digest(&[&account, &project, &region, endpoint]);
     Scope { account, project, region, endpoint: endpoint.to_owned(), fingerprint }
 }
 
-/// A machine.
+/// Translates an instance.
 pub(crate) fn instance(machine: &answers::Instance) -> Instance {
     let mut instance = Instance {
         provider_id: provider_id::write(&machine.region, &machine.id),
@@ -54,7 +54,7 @@ pub(crate) fn instance(machine: &answers::Instance) -> Instance {
     instance
 }
 
-/// Of what users write on their machines, what is meant for the Node.
+/// The tags of an instance that are meant for the Node.
 fn labels(tags: &Tags) -> BTreeMap<String, String> {
     let labels = tags.iter().filter_map(|(key, value)| Some((key.strip_prefix(LABEL)?, value)));
     labels.map(|(key, value)| (key.to_owned(), value.clone())).collect()
@@ -73,7 +73,7 @@ fn instance_state(status: &Read<InstanceStatus>) -> InstanceState {
     }
 }
 
-/// Addresses that are none, and kinds that nobody knows, are left out: a Node must not show them.
+/// Invalid addresses and unknown kinds are omitted, because a Node must not show them.
 fn addresses(addresses: &[answers::Address]) -> Vec<InstanceAddress> {
     let mut translated: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
     for one in addresses {
@@ -107,8 +107,8 @@ fn address(one: &answers::Address) -> Option<(Type, instance_address::Value, u32
     }
 }
 
-/// Over what a Node is made from: its addresses and labels, and the state, of which the shutdown taint is made. Not over the
-/// vendor's own word for it, nor over times.
+/// A hash of the properties that a Node is made from: addresses, labels, and the state, which decides about the shutdown taint. It excludes
+/// the vendor's own name of the state, and times.
 fn fingerprint(instance: &Instance) -> String {
     let state = instance.state.to_string();
     let mut words = vec![
@@ -133,7 +133,7 @@ fn address_word(address: &InstanceAddress) -> String {
     format!("{} {} {value}", address.r#type, address.network)
 }
 
-/// A load balancer with all that belongs to it.
+/// Translates a load balancer with all its parts.
 pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<answers::LoadBalancer> {
     let (key, owner) = ownership::balancer_owner(&tree.tags).unzip();
     let backends = tree.pools.iter().map(|pool| pool.members.len()).sum::<usize>();
@@ -176,14 +176,14 @@ fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {
     }
 }
 
-/// In the order of the families that were asked for.
+/// In the order of the requested families.
 fn vips(tree: &answers::LoadBalancer) -> Vec<LoadBalancerAddress> {
     let rank = |address: IpAddr| {
         tree.families.iter().position(|family| family.is(&IpFamily::of(address))).unwrap_or(usize::MAX)
     };
     let mut vips = tree.vips.clone();
     vips.sort_by_key(|address| rank(*address));
-    // With a PROXY header kube-proxy must not take a short cut past the load balancer: nobody would write the header.
+    // With PROXY protocol, kube-proxy must not bypass the load balancer, because then the header would be missing.
     let proxied = tree.pools.iter().any(|pool| pool.protocol.is(&PoolProtocol::Proxy));
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
     let ports: Vec<PortStatus> = tree.listeners.iter().filter_map(failed_port).collect();
@@ -222,10 +222,10 @@ fn listener_word(listener: &answers::Listener) -> String {
     format!("{}/{}", listener.protocol.word().to_ascii_lowercase(), listener.port)
 }
 
-/// A route. Whose it is depends on who asks: the runtime tells by the key.
+/// Translates a route. The runtime decides its owner by the key, because that depends on the requesting cluster.
 pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let destination = entry.destination.trunc().to_string();
-    // The cloud goes on to name a machine that is gone.
+    // The cloud keeps the next hop after the instance was deleted.
     let gone = entry.status.known() == Some(&RouteStatus::Blackhole);
     let machine = entry.next_hop_instance.as_deref().filter(|_| !gone);
     let next_hop = NextHop {
@@ -236,7 +236,7 @@ pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let state = match entry.status.known() {
         None => RouteState::Unspecified,
         Some(RouteStatus::Active) => RouteState::Active,
-        // Packets do not arrive, and nothing but a new route will help.
+        // Packets do not arrive; only a new route fixes that.
         Some(RouteStatus::Blackhole | RouteStatus::Error) => RouteState::Blackhole,
     };
     Route {

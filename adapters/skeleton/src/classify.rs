@@ -1,7 +1,7 @@
-//! What the cloud's answers mean: one table from status and code to the runtime's faults. Decides nothing else.
+//! Maps the cloud's answers to the runtime's faults, by status and error code.
 //!
-//! To be completed with the cloud's own codes, each with a recorded answer as its test. A wrong row turns rejected credentials into
-//! absence, and absence deletes nodes.
+//! To be completed with the cloud's own error codes, each with a recorded answer as its test. A wrong row could turn rejected credentials
+//! into absence, and absence deletes nodes.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use cloud_adapter::{
 };
 use http::{HeaderMap, StatusCode, header};
 
-/// Characters of an answer that go into the message.
+/// Maximum number of characters of an answer that are copied into the message.
 const EXCERPT: usize = 120;
 
-/// What an answer means: `None` for success.
+/// Returns the fault of an answer, or `None` for success.
 pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Option<VendorError> {
     let status = response.status();
     if status.is_success() {
@@ -31,12 +31,12 @@ fn fault(operation: Operation, status: StatusCode) -> Fault {
     match status.as_u16() {
         401 => Fault::Auth,
         403 => Fault::Forbidden,
-        // An endpoint that is not the cloud's answers 404 to everything: only the cloud's own code in the body is absence.
+        // A wrong endpoint, one without the API, answers 404 to every path: only the cloud's own code in the body proves absence.
         404 => Fault::Nonsense,
         409 => Fault::Busy,
         429 => Fault::Throttled,
         501 => Fault::Unsupported,
-        // Whoever answers for the cloud, a proxy even, need not know whether it has done the work.
+        // The answer may come from a proxy that does not know whether the cloud has done the work.
         408 | 500..=599 if operation.write => Fault::OutcomeUnknown,
         408 | 500..=599 => Fault::Unavailable,
         400..=499 => Fault::Invalid,
@@ -44,7 +44,7 @@ fn fault(operation: Operation, status: StatusCode) -> Fault {
     }
 }
 
-/// `Retry-After` in seconds. Source: RFC 9110, 10.2.3.
+/// Reads `Retry-After` in seconds. Source: RFC 9110, 10.2.3.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

@@ -1,6 +1,6 @@
-//! The cloud's HTTP API: one function a call, each exactly one request through the session.
+//! The cloud's HTTP API: one function for each call, and exactly one request through the session for each call.
 //!
-//! Retries nothing, waits for nothing, and has no connection of its own.
+//! The client does not retry, does not wait, and has no connection of its own.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use http::{HeaderValue, Method, Uri, header};
 use secrecy::SecretString;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Where the cloud is, and who we are there.
+/// The cloud and its credentials.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) endpoint: String,
-    /// Marked as sensitive, so that no log shows it.
+    /// Marked as sensitive, so that it is never logged.
     authorization: HeaderValue,
     pub(crate) token: SecretString,
 }
@@ -29,10 +29,10 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects nowhere yet.
+    /// Does not connect to the cloud yet.
     ///
     /// # Errors
-    /// If the token cannot stand in a header.
+    /// Returns an error if the token contains characters that are not allowed in a header.
     pub(crate) fn new(endpoint: &Uri, token: &str) -> Result<Self, header::InvalidHeaderValue> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))?;
         authorization.set_sensitive(true);
@@ -40,7 +40,7 @@ impl Client {
         Ok(Self { endpoint, authorization, token: token.into() })
     }
 
-    /// Reads something. What is not success has passed the table in `classify` already.
+    /// Reads an object. Unsuccessful answers have already become errors in `classify`.
     #[expect(dead_code, reason = "the first call that reads uses it")]
     async fn read<T: DeserializeOwned>(
         &self,
@@ -52,7 +52,7 @@ impl Client {
         parse(operation, &answer)
     }
 
-    /// Writes something. The answer need not be read: the next look shows what came of it.
+    /// Writes an object. The answer need not be read, because the next observation shows the result.
     #[expect(dead_code, reason = "the first call that writes uses it")]
     async fn write(
         &self,
@@ -62,7 +62,7 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<VendorResponse, VendorError> {
         let unfit =
-            |error| VendorError::nonsense(format!("{operation}: the request cannot be written: {error}"));
+            |error| VendorError::nonsense(format!("{operation}: cannot serialise the request: {error}"));
         let body = serde_json::to_vec(body).map_err(unfit)?;
         self.send(session, operation, target, body.into()).await
     }
@@ -74,8 +74,7 @@ impl Client {
         (method, path): (Method, &str),
         body: Bytes,
     ) -> Result<VendorResponse, VendorError> {
-        let unfit =
-            |error| VendorError::nonsense(format!("{operation}: the request cannot be made: {error}"));
+        let unfit = |error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}"));
         let request: VendorRequest = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.endpoint))
@@ -89,5 +88,5 @@ impl Client {
 
 fn parse<T: DeserializeOwned>(operation: Operation, answer: &VendorResponse) -> Result<T, VendorError> {
     serde_json::from_slice(answer.body())
-        .map_err(|error| VendorError::nonsense(format!("{operation}: the answer cannot be read: {error}")))
+        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot parse the answer: {error}")))
 }

@@ -1,4 +1,4 @@
-//! The driver: what the runtime asks, handed to the rooms that know.
+//! The driver: passes the runtime's requests to the modules.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     step::Step,
 };
 
-/// How often the cloud may be asked, if nobody says otherwise: from its documentation, with room for people and other tools.
+/// Default rate limits, from the documentation of the cloud, less what users and other tools need.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
@@ -29,7 +29,7 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// The driver. Keeps no state but where the cloud is.
+/// The driver. Keeps only the configuration of the cloud.
 #[derive(Clone, Debug)]
 pub struct SkeletonDriver {
     pub(crate) client: Client,
@@ -37,7 +37,7 @@ pub struct SkeletonDriver {
 }
 
 impl SkeletonDriver {
-    /// Connects nowhere yet.
+    /// Does not connect to the cloud yet.
     pub(crate) fn new(client: Client, region: String) -> Self {
         Self { client, region }
     }
@@ -62,16 +62,16 @@ impl Driver for SkeletonDriver {
             adapter_name: "adapter-skeleton",
             adapter_version: env!("CARGO_PKG_VERSION"),
             provider: provider_id::SCHEME,
-            // Each as soon as it is written, and not before: what is not here is refused with its name.
+            // Add each capability when it is written, and not earlier: calls for others are refused with their name.
             capabilities: Vec::new(),
             limits: Limits { batch_instances: 500, batch_routes: 200, listeners: None, backends: None },
             call_limits: CALL_LIMITS.to_vec(),
             parameters: Vec::new(),
-            // Measured on a bad day, not taken from a page.
+            // Measured while the cloud is slow, and not copied from its documentation.
             consistency_horizon: Duration::from_secs(10),
-            // Longer, if the cloud goes on with a create for long after its caller has hung up.
+            // Longer if the cloud continues a create for a long time after its client has disconnected.
             create_horizon: Duration::from_secs(10),
-            // The one that asks nothing of the cloud. A client token or unique names are quicker, where it has them.
+            // Needs no support by the cloud. If the cloud has idempotency tokens or unique names, these are faster.
             deduplication: Deduplication::ListThenCreate,
             batch: 100,
             poll: Duration::from_secs(2),

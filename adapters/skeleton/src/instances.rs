@@ -1,4 +1,4 @@
-//! The machines: one page of them, and those of some IDs.
+//! Instances: the listing, page by page, and the look-up by ID.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, InstanceLookup, Lookup, Page, VendorError},
@@ -20,7 +20,7 @@ impl Collection<Instance> for SkeletonDriver {
 }
 
 impl InstanceLookup for SkeletonDriver {
-    /// Without it no instance is ever proven gone: a listing proves nothing.
+    /// Without this look-up, no instance is ever proven to be deleted, because absence from a listing is no proof.
     async fn get_batch(
         &self,
         _session: &Session,

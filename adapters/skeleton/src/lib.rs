@@ -1,11 +1,11 @@
-//! The driver for skeleton: from the contract's words to the cloud's API and back, and nothing else.
+//! The driver for skeleton: translates between the contract and the cloud's API, and does nothing else.
 //!
-//! It has no policy, waits for nothing, retries nothing and keeps no state but where the cloud is and who we are there. In reading
-//! order: [`driver`] hands what the runtime asks to the rooms that know; `client` has one function a vendor call, `classify` what
-//! answers mean; `instances`, `load_balancers` and `routes` list and look up; `plan` decides (pure) and `step` is one write of a plan;
-//! `provider_id` and `ownership` have the names by which objects are found again.
+//! The driver has no policy, does not wait or retry, and keeps only the configuration of the cloud and its credentials. In reading order:
+//! [`driver`] passes the runtime's requests to the modules; `client` has one function for each vendor call, `classify` maps answers to
+//! faults; `instances`, `load_balancers` and `routes` list and look up; `plan` decides (pure), and `step` is one write of a plan;
+//! `provider_id` and `ownership` define the names by which objects are recognised later.
 //!
-//! What answers `not written yet` is to be written, in the order of the README.
+//! Parts that answer `not written yet` are to be written in the order of the README.
 
 mod classify;
 mod client;

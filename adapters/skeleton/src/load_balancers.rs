@@ -1,4 +1,4 @@
-//! The load balancers: one page of them, with all that belongs to each.
+//! Load balancers: the listing, page by page, with all parts of each.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, LoadBalancerRecord, Page, VendorError},
@@ -7,7 +7,7 @@ use cloud_adapter::{
 
 use crate::{SkeletonDriver, not_written::not_written};
 
-/// What the plan must know of a load balancer beside the contract's words: its listeners and pools, their IDs and settings.
+/// What a plan needs to know of a load balancer besides the fields of the contract: listeners and pools, with their IDs and settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail;
 

@@ -1,24 +1,24 @@
-//! What is to be written still. Goes with the last part.
+//! Errors of parts that are not written yet. Delete this file with the last part.
 
 use cloud_adapter::driver::{Fault, VendorError};
 
-/// All parts, in an order in which each makes the next one testable.
+/// All parts, ordered so that each one makes the next one testable.
 const PARTS: [&str; 7] = [
-    "self_check, in src/driver.rs: whose credentials are these? From then on the adapter serves",
+    "self_check, in src/driver.rs: the account of the credentials. From then on the adapter serves",
     "src/classify.rs: the cloud's own error codes",
     "list_page and get_batch, in src/instances.rs; capability instances",
-    "list_page, in src/load_balancers.rs, with what the plan must compare",
+    "list_page, in src/load_balancers.rs, with the fields that the plan compares",
     "plan_deletion, then plan, in src/plan.rs, with src/step.rs and execute; capability loadbalancers, then each lb.*",
     "list_page, in src/routes.rs, and plan_routes; capability routes",
-    "describe, in src/driver.rs: limits and horizon as they are measured",
+    "describe, in src/driver.rs: measured limits and consistency horizon",
 ];
 
-/// The answer of a part that is not there.
+/// The error of a part that is not written yet.
 pub(crate) fn not_written(part: &str, file: &str) -> VendorError {
     VendorError::new(Fault::Unsupported, format!("not written yet: {part}, in {file}"))
 }
 
-/// The answer of the first part: nothing is there, and this is all of it.
+/// The error of the first part, with the list of all parts.
 pub(crate) fn nothing_written() -> VendorError {
     let lines: Vec<String> = PARTS.iter().zip(1..).map(|(part, n)| format!("\n  {n}. {part}")).collect();
     VendorError::new(

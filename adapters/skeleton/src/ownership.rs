@@ -1,17 +1,17 @@
-//! Names by which load balancers are found again, by another process too. Tags belong here as well.
+//! Names by which any process recognises the load balancers of an owner. Tags belong here as well.
 
 use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of a name at the cloud.
+/// Maximum length of a name in the cloud, in bytes.
 const NAME_MAX: usize = 63;
-/// Letters of the digest that are written into names.
+/// Digits of the digest in names.
 const NAME_DIGEST: usize = 10;
-/// Bytes of a digest that are told.
+/// Length of a digest, in bytes.
 const DIGEST: usize = 16;
 
-/// The name of a new load balancer: readable, limited, and another one for each key.
+/// The name of a new load balancer: readable, of limited length, and unique for the key.
 #[cfg_attr(not(test), expect(dead_code, reason = "the plan of a new load balancer uses it"))]
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
@@ -23,7 +23,7 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     format!("{}-{digest}", readable.trim_matches('-'))
 }
 
-/// Recognises the names of a key: the readable part may have been another one.
+/// Matches the names of a key by their digest: the readable part may have been different.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -33,11 +33,11 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid]).chars().take(NAME_DIGEST).collect()
 }
 
-/// A short word for many, such as a fingerprint.
+/// A digest of several words, used for fingerprints.
 pub(crate) fn digest(words: &[&str]) -> String {
     let mut digest = Sha256::new();
     for word in words {
-        // With its length, so that no two lists of words look the same.
+        // The length separates the words, so that different lists have different digests.
         digest.update(word.len().to_be_bytes());
         digest.update(word);
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_readable_and_recognised_by_its_key_alone() {
+    fn names_are_readable_and_recognised_by_the_key() {
         let (web, long) = (desired("u1", "web"), desired("u2", &"x".repeat(200)));
         assert!(balancer_name(&web).starts_with("prod-1-shop-web-"), "{}", balancer_name(&web));
         assert_eq!(balancer_name(&long).len(), NAME_MAX);

@@ -1,27 +1,27 @@
-//! What is missing until the cloud is as desired. Pure: no vendor, no clock.
+//! Computes the writes that bring the cloud to the desired state. Pure: no vendor calls, no clock.
 //!
-//! Additions come before removals, so that traffic is never cut for a moment. The tag that says "complete" comes last.
+//! Additions come before removals, so that traffic is not interrupted. The tag that marks an object as complete comes last.
 
 use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, RouteChanges, VendorError};
 use cloud_api_proto::v1alpha1::Fence;
 
 use crate::{load_balancers::Detail, not_written::not_written, step::Step};
 
-/// The writes that are missing, in order; empty if none is.
+/// The missing writes, in order; empty if the load balancer is in sync.
 ///
 /// # Errors
-/// What this cloud cannot do, or cannot change in place.
+/// Returns an error for what this cloud cannot do, or cannot change in place.
 pub(crate) fn plan(
     _desired: &DesiredLoadBalancer,
     _fence: &Fence,
     _observed: Option<&LoadBalancerRecord<Detail>>,
 ) -> Result<Vec<Step>, VendorError> {
-    Err(not_written("plan: the writes from what is there to what is desired", "src/plan.rs"))
+    Err(not_written("plan: the writes from the observed to the desired state", "src/plan.rs"))
 }
 
-/// What removes a load balancer with all its parts, in dependency order. Empty while it is on the way out already.
+/// Deletes a load balancer with all its parts, in the order of their dependencies. Empty while it is being deleted already.
 pub(crate) fn plan_deletion(_observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
-    vec![Step::NotWritten("plan_deletion: what removes a load balancer")]
+    vec![Step::NotWritten("plan_deletion: the writes that delete a load balancer")]
 }
 
 /// Route changes as vendor calls: one for all, or one each, removals first.

@@ -5,13 +5,13 @@ use cloud_adapter::driver::Location;
 /// The part before `://`.
 pub(crate) const SCHEME: &str = "skeleton";
 
-/// What `Node.spec.providerID` holds.
+/// Writes the text of `Node.spec.providerID`.
 #[cfg_attr(not(test), expect(dead_code, reason = "the instances that are listed use it"))]
 pub(crate) fn write(region: &str, instance: &str) -> String {
     format!("{SCHEME}://{region}/{instance}")
 }
 
-/// Reads a provider ID as seen from a region.
+/// Parses a provider ID for an adapter in this region.
 pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     let Some((scheme, rest)) = provider_id.split_once("://") else { return Location::Malformed };
     if scheme != SCHEME {
@@ -29,7 +29,7 @@ pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     }
 }
 
-/// What may stand in a path of the API without a second thought.
+/// Characters that need no encoding in a path of the API.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_provider_id_points_here_elsewhere_or_nowhere() {
+    fn provider_ids_are_here_elsewhere_or_malformed() {
         assert_eq!(locate("r1", &write("r1", "i-1")), Location::Here("i-1".to_owned()));
         assert_eq!(locate("r1", &write("r2", "i-1")), Location::Elsewhere);
         assert_eq!(locate("r1", "aws:///eu-west-1a/i-1"), Location::Elsewhere);

@@ -1,4 +1,4 @@
-//! The routes: one page of them.
+//! Routes: the listing, page by page.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, Page, VendorError},

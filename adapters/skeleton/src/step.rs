@@ -1,4 +1,4 @@
-//! What a plan consists of: one step, one vendor write.
+//! The steps of a plan: each step is one vendor write.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use cloud_adapter::{
 };
 use cloud_api_proto::v1alpha1::Priority;
 
-/// One vendor write. One variant a call: `CreateLoadBalancer(request)`, `DeleteListener { id }`.
+/// One vendor write, with one variant for each call: `CreateLoadBalancer(request)`, `DeleteListener { id }`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// In place of a plan that nobody has written.
+    /// Placeholder for a plan that is not written yet.
     NotWritten(&'static str),
 }
 

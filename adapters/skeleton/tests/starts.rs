@@ -1,4 +1,4 @@
-//! The program itself: it serves before there is a cloud, and says what is to be written next. The last test goes with the first part.
+//! The program serves before there is a cloud, and reports what is to be written next. Delete the last test with the first part.
 
 #![expect(
     clippy::expect_used,
@@ -24,15 +24,15 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-/// Long enough for a busy machine.
+/// Long enough for a busy host.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at a condition.
+/// Interval between polls of a condition.
 const TICK: Duration = Duration::from_millis(10);
 
 type Log = Lines<BufReader<ChildStderr>>;
 
 #[tokio::test]
-async fn it_serves_before_there_is_a_cloud() {
+async fn program_serves_without_a_cloud() {
     let (_adapter, _log, channel) = start().await;
 
     let info = AdapterServiceClient::new(channel.clone())
@@ -47,7 +47,7 @@ async fn it_serves_before_there_is_a_cloud() {
         [("", ServingStatus::Serving), ("cloudadapter.v1alpha1.InstanceService", ServingStatus::NotServing)]
     {
         let asked = health.check(HealthCheckRequest { service: service.to_owned() }).await;
-        assert_eq!(asked.expect("is known").into_inner().status(), wanted, "{service:?}");
+        assert_eq!(asked.expect("known service").into_inner().status(), wanted, "{service:?}");
     }
 }
 
@@ -69,14 +69,14 @@ async fn it_says_what_is_not_written_yet() {
             tokio::time::sleep(TICK).await;
         }
     });
-    told.await.expect("says what is missing");
+    told.await.expect("reports what is missing");
 }
 
 fn context() -> Option<RequestContext> {
     Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() })
 }
 
-/// The program with ports of its own, and its log, which it needs to be read. It is killed when the child is dropped.
+/// Starts the program on free ports. Its log must be read. The program is killed when the child is dropped.
 async fn start() -> (Child, Log, Channel) {
     let mut token = tempfile::NamedTempFile::new().expect("a file");
     writeln!(token, "s3cret").expect("room");

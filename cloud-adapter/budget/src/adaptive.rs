@@ -1,8 +1,8 @@
-//! A rate that follows the vendor: it falls when the vendor throttles, remembers where that was (the knee), comes back to
-//! just below it, and only now and then looks whether more is allowed. Additive increase, multiplicative decrease with a
-//! memory: a saturated client that only ever climbs runs into the limit several times a minute.
+//! A rate that follows the vendor. It falls when the vendor throttles, remembers the rate at which that happened (the knee), recovers to
+//! just below the knee, and only occasionally tries whether more is allowed: additive increase, multiplicative decrease, with a memory. A
+//! client without the memory would run into the limit several times a minute.
 //!
-//! It holds no tokens and queues nothing: the bucket that it belongs to does.
+//! This module holds no tokens and queues nothing; the bucket that owns the rate does.
 
 mod foreign;
 #[cfg(test)]
@@ -13,63 +13,63 @@ use std::time::Duration;
 use self::foreign::VendorCount;
 use crate::{Adaptive, Hint, Time};
 
-/// Part of the ceiling that comes back each second below the knee.
+/// Share of the ceiling that the rate regains per second below the knee.
 const RECOVERY: f64 = 0.02;
-/// Part of the ceiling that is added each second beyond the plateau: slow, since each mistake is a throttle.
+/// Share of the ceiling that the rate gains per second beyond the plateau. Slow, because each overshoot is a throttled call.
 const EXPLORATION: f64 = 0.002;
-/// Where the plateau lies, as part of the knee.
+/// Rate of the plateau, as a share of the knee.
 const PLATEAU: f64 = 0.9;
-/// A rate of so many times the knee without a throttle disproves it: the vendor allows more than it did, and recovery goes on.
-/// Exploration alone would take 8 minutes from the floor to the ceiling. Below it a vendor's burst may hide that its rate is
-/// exceeded already.
+/// Multiple of the knee that disproves it if it is reached without a throttle: the vendor's limit has risen, so recovery resumes.
+/// Exploration alone would take 8 minutes from the floor to the ceiling. Below this multiple, a burst allowance of the vendor may hide that
+/// the limit is already exceeded.
 const DISPROVED: f64 = 1.5;
-/// The first plateau, and the longest: each exploration that met a throttle doubles the next one.
+/// Durations of the first and of the longest plateau. Each exploration that meets a throttle doubles the next plateau.
 const PLATEAU_FIRST: Duration = Duration::from_mins(1);
 const PLATEAU_MAX: Duration = Duration::from_mins(10);
-/// Part of the burst while a knee is known: a whole one would run into it at once.
+/// Share of the burst that may be used while a knee is known; a full burst would exceed the limit at once.
 const BURST: f64 = 0.25;
-/// The longest pause that a vendor may ask for, and the longest that we take without being asked.
+/// Longest pause that a vendor may ask for, and longest pause that the client takes on its own.
 const ASKED_PAUSE_MAX: Duration = Duration::from_mins(15);
 const OWN_PAUSE_MAX: Duration = Duration::from_mins(1);
-/// Part of a pause that chance may add, so that clients that were throttled together do not come back together.
+/// Share of a pause that may be added as jitter, so that clients throttled together do not return together.
 const JITTER: f64 = 0.2;
 
 /// The adaptive rate of one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Follower {
-    /// Calls a second that are configured.
+    /// Configured calls per second.
     ceiling: f64,
-    /// `None`: pauses are kept, the rate stays.
+    /// `None`: pauses are honoured, but the rate does not change.
     adaptive: Option<Adaptive>,
-    /// Calls a second, before what others spend is taken off.
+    /// Calls per second, before the consumption of other clients is subtracted.
     rate: f64,
-    /// The rate at which throttling was met last.
+    /// The rate at which the vendor last throttled.
     knee: Option<f64>,
     climb: Climb,
-    /// How long the next plateau lasts.
+    /// Duration of the next plateau.
     plateau: Duration,
     pass: Pass,
     /// Throttles since the last success.
     throttles: u32,
     vendor: VendorCount,
-    /// The last tick.
+    /// Time of the last tick.
     at: Time,
 }
 
-/// How the rate changes by itself.
+/// How the rate currently changes over time.
 #[derive(Clone, Copy, Debug)]
 enum Climb {
-    /// It does not: it is the ceiling.
+    /// The rate is at the ceiling and does not change.
     Done,
-    /// Back to just below the knee.
+    /// The rate returns to just below the knee.
     Recovering,
-    /// Just below the knee.
+    /// The rate stays just below the knee.
     Plateau { until: Time },
-    /// Slowly beyond.
+    /// The rate rises slowly above the plateau.
     Exploring,
 }
 
-/// Whether calls pass. Everything but `Open` is one episode of throttling, in which the rate does not climb.
+/// Whether calls may be sent. All states but `Open` belong to one throttling episode, during which the rate does not rise.
 #[derive(Clone, Copy, Debug)]
 enum Pass {
     Open,
@@ -93,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// Calls a second that are granted, as of the last tick: above 0, at most the ceiling.
+    /// Calls per second granted as of the last tick: above 0, at most the ceiling.
     pub(crate) fn rate(&self) -> f64 {
         match self.adaptive {
             Some(adaptive) => (self.rate - self.vendor.foreign_rate()).max(adaptive.floor).min(self.ceiling),
@@ -101,7 +101,7 @@ impl Follower {
         }
     }
 
-    /// Lets time pass: pauses end, the rate climbs. How often it is called does not change where it arrives.
+    /// Advances to `now`: ends pauses and raises the rate. The result does not depend on how often this is called.
     pub(crate) fn tick(&mut self, now: Time) {
         let from = self.at;
         self.at = from.max(now);
@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// A call was throttled. `jitter`: chance, 0 to 1. True for the first of an episode: the bucket is to be emptied.
+    /// Records a throttled call. `jitter`: 0 to 1. Returns true for the first throttle of an episode: the caller must empty the bucket.
     pub(crate) fn throttled(&mut self, now: Time, retry_after: Option<Duration>, jitter: f64) -> bool {
         self.tick(now);
         match self.pass {
@@ -126,7 +126,7 @@ impl Follower {
                 self.pause(now, retry_after, jitter);
                 false
             }
-            // It was sent before the pause and says nothing new, unless the vendor now asks for more.
+            // The call was sent before the pause, so it adds no information unless the vendor now asks for a longer pause.
             Pass::Paused { until } => {
                 let asked = retry_after.map_or(until, |asked| now + asked_pause(asked, jitter));
                 self.pass = Pass::Paused { until: until.max(asked) };
@@ -135,7 +135,7 @@ impl Follower {
         }
     }
 
-    /// A call was answered. Ends an episode, unless the pause still lasts: then the call was sent before it.
+    /// Records an answered call. Ends the episode, unless the pause still lasts: then the call was sent before the pause.
     pub(crate) fn succeeded(&mut self, now: Time) {
         if matches!(self.pass, Pass::Open) {
             return;
@@ -147,7 +147,7 @@ impl Follower {
         }
     }
 
-    /// Nothing is sent until then, as of the last tick.
+    /// End of the pause in which no call is sent, as of the last tick.
     pub(crate) fn paused_until(&self) -> Option<Time> {
         match self.pass {
             Pass::Paused { until } => Some(until),
@@ -155,24 +155,24 @@ impl Follower {
         }
     }
 
-    /// Whether a pause is over and no call has been answered since: one call at a time, as of the last tick.
+    /// Whether a pause is over and no call has been answered since, so that only one call at a time is sent. As of the last tick.
     pub(crate) fn probing(&self) -> bool {
         matches!(self.pass, Pass::Probing)
     }
 
-    /// Part of the configured burst that may be used.
+    /// Share of the configured burst that may be used.
     pub(crate) fn burst_share(&self) -> f64 {
         if self.knee.is_some() { BURST } else { 1.0 }
     }
 
-    /// The rate at which throttling was met last, until a rate well above it, or the ceiling, was reached without.
+    /// The rate at which the vendor last throttled. Unset once the rate exceeds it clearly, or reaches the ceiling, without a throttle.
     pub(crate) fn knee(&self) -> Option<f64> {
         self.knee
     }
 
-    /// The vendor told its own count; `sent`: calls of this bucket so far. Tokens may be at most what this returns: what
-    /// remains, less `free_floor` of the limit. It is below zero if the count already is below that floor, though never
-    /// by more than comes back until the vendor's count begins anew.
+    /// Applies the count that the vendor reported; `sent`: calls of this bucket so far. Returns the maximum number of tokens that the
+    /// bucket may hold: the remaining calls minus `free_floor` of the limit. Negative if the count is below that floor, but never by more
+    /// than what the bucket regains until the vendor resets its count.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64, sent: u64) -> f64 {
         self.tick(now);
         self.vendor.told(now, hint, sent, self.ceiling);
@@ -182,12 +182,12 @@ impl Follower {
         (remaining - kept).max(-comes_back)
     }
 
-    /// Calls a second that others spend of the same limit, as the vendor's count tells; 0 if it tells none.
+    /// Calls per second that other clients take from the same limit, derived from the vendor's count; 0 if the vendor reports none.
     pub(crate) fn foreign_rate(&self) -> f64 {
         self.vendor.foreign_rate()
     }
 
-    /// Takes other settings over. Pauses go on, and so does the climb below a knee.
+    /// Applies new settings. A running pause and a running recovery below a knee continue.
     pub(crate) fn configure(&mut self, ceiling: f64, adaptive: Option<Adaptive>) {
         self.ceiling = ceiling;
         self.adaptive = adaptive;
@@ -197,7 +197,7 @@ impl Follower {
         }
     }
 
-    /// What the first throttle of an episode does to the rate.
+    /// Lowers the rate at the first throttle of an episode.
     fn slow_down(&mut self) {
         let Some(adaptive) = self.adaptive else { return };
         if matches!(self.climb, Climb::Exploring) {
@@ -215,7 +215,7 @@ impl Follower {
         self.pass = Pass::Paused { until: now + pause };
     }
 
-    /// Recovery, plateau and exploration from one moment to another, through as many of them as fit.
+    /// Advances recovery, plateau and exploration from `from` to `now`, through as many phases as fit.
     fn climb(&mut self, mut from: Time, now: Time) {
         while from < now {
             match self.climb {
@@ -247,7 +247,7 @@ impl Follower {
         }
     }
 
-    /// Raises the rate, `share` of the ceiling a second, until `now` or until it is `target`; returns when that was.
+    /// Raises the rate by `share` of the ceiling per second, until `now` or until it reaches `target`; returns the end of the rise.
     fn raise(&mut self, share: f64, target: f64, from: Time, now: Time) -> Time {
         let (slope, seconds) = (share * self.ceiling, now.since(from).as_secs_f64());
         let needed = (target - self.rate).max(0.0) / slope;
@@ -259,7 +259,7 @@ impl Follower {
         (from + Duration::try_from_secs_f64(needed).unwrap_or_default()).min(now)
     }
 
-    /// The ceiling holds: nothing is known of a knee any more.
+    /// Sets the rate to the ceiling and forgets the knee.
     fn forget(&mut self) {
         self.rate = self.ceiling;
         self.knee = None;
@@ -268,7 +268,7 @@ impl Follower {
     }
 }
 
-/// What the vendor asked for, never less, and some chance on top.
+/// The pause that the vendor asked for, plus jitter; never shorter than asked.
 fn asked_pause(asked: Duration, jitter: f64) -> Duration {
     let asked = asked.min(ASKED_PAUSE_MAX);
     (asked + asked.mul_f64(JITTER * jitter.clamp(0.0, 1.0))).min(ASKED_PAUSE_MAX)

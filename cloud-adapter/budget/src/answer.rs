@@ -1,45 +1,46 @@
-//! What came of a call, as far as the budget is concerned.
+//! Outcome of a call, as far as the budget needs it.
 
 use std::time::Duration;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// How it ended.
     pub outcome: Outcome,
-    /// From sending to the whole answer.
+    /// From sending the request to receiving the whole response.
     pub latency: Duration,
-    /// What the vendor said of its own count, if it did.
+    /// The rate limit that the vendor reported, if any.
     pub hint: Option<Hint>,
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The vendor answered; also with a refusal that is no throttle and no credential trouble.
+    /// The vendor answered, including refusals that are neither throttling nor a credential problem.
     Answered,
-    /// The vendor wants fewer calls.
+    /// The vendor throttled the call.
     Throttled {
-        /// How long it wants none at all, if it said so.
+        /// Requested pause, if the vendor named one.
         retry_after: Option<Duration>,
-        /// The bucket that it named. `None`: the family's.
+        /// The bucket that the vendor named. `None`: the bucket of the family.
         bucket: Option<&'static str>,
     },
-    /// 5xx, timeout, no connection.
+    /// 5xx status, timeout or failed connection.
     Failed,
-    /// The credentials were rejected (401, 403). Stops nothing by itself: [`self_check`](crate::Scheduler::self_check) does.
+    /// The vendor rejected the credentials (401, 403). This alone stops no calls: [`self_check`](crate::Scheduler::self_check) does.
     Unauthorized,
 }
 
-/// What a vendor says of its own rate limit. Source: IETF draft "RateLimit header fields for HTTP", and vendors' likes.
+/// The state of a rate limit as reported by the vendor. Source: IETF draft "RateLimit header fields for HTTP", and vendor-specific
+/// equivalents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hint {
-    /// The bucket whose count it is. `None`: the topmost one of the call, as vendors mostly count by account.
+    /// The bucket that the count refers to. `None`: the topmost bucket of the call, since most vendors count per account.
     pub bucket: Option<&'static str>,
-    /// Calls that it still takes in this window.
+    /// Calls left in this window.
     pub remaining: u64,
-    /// Calls that the window holds, if it said so.
+    /// Total calls in this window, if reported.
     pub limit: Option<u64>,
-    /// Until the window begins anew, if it said so.
+    /// Time until the window resets, if reported.
     pub reset: Option<Duration>,
 }

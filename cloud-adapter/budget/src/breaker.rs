@@ -1,5 +1,5 @@
-//! Rests for a family that fails, and for credentials that the vendor rejects. A breaker does not know what a call is:
-//! it is told that one was sent and that it came back.
+//! Circuit breakers for a family that fails and for credentials that the vendor rejects. A breaker knows nothing of calls except when one
+//! is sent and when it returns.
 
 #[cfg(test)]
 mod tests;
@@ -8,21 +8,21 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::{BreakerLimits, BreakerState, Time};
 
-/// The window is looked at in this many slots, so that memory does not depend on the number of calls.
+/// Number of slots that the window is divided into, so that memory use does not depend on the number of calls.
 const SLOTS: u32 = 30;
-/// Successes, one after the other, that close a half-open breaker.
+/// Consecutive successes that close a half-open breaker.
 const SUCCESSES: u32 = 3;
-/// From one self-check with rejected credentials to the next: vendors lock accounts that keep trying.
+/// Interval between self-checks while the credentials are rejected: vendors lock accounts that keep trying.
 const CREDENTIALS_REST: Duration = Duration::from_secs(30);
 
-/// The breaker of one family.
+/// The circuit breaker of one family.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
     limits: BreakerLimits,
     state: State,
-    /// Calls under way. Half open, one may be sent only when all that were sent before have come back.
+    /// Calls in flight. A half-open breaker sends a call only after all earlier calls have returned.
     in_flight: u32,
-    /// The next rest.
+    /// Duration of the next open period.
     rest: Duration,
 }
 
@@ -31,14 +31,14 @@ enum State {
     Closed {
         slots: VecDeque<Slot>,
     },
-    /// Half open from `until` on.
+    /// Half-open from `until` on.
     Resting {
         until: Time,
         successes: u32,
     },
 }
 
-/// Calls that came back in one part of the window.
+/// Calls that returned in one slot of the window.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     began: Time,
@@ -51,7 +51,7 @@ impl Breaker {
         Self { limits, state: State::closed(), in_flight: 0, rest: limits.open }
     }
 
-    /// Takes other limits over; a rest that has begun goes on.
+    /// Applies new limits; an open period that has begun continues.
     pub(crate) fn configure(&mut self, limits: BreakerLimits) {
         self.limits = limits;
         self.rest = self.rest.clamp(limits.open.min(limits.open_max), limits.open_max);
@@ -74,13 +74,12 @@ impl Breaker {
         }
     }
 
-    /// A call was sent.
+    /// Records that a call was sent.
     pub(crate) fn sent(&mut self) {
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
-    /// A call came back. Failures are 5xx, timeouts and connections that did not come about; a vendor that throttles or
-    /// refuses is there.
+    /// Records that a call returned. Failures are 5xx, timeouts and failed connections; a vendor that throttles or refuses is reachable.
     pub(crate) fn came_back(&mut self, now: Time, failed: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match &mut self.state {
@@ -90,7 +89,7 @@ impl Breaker {
                     self.open(now);
                 }
             }
-            // It was sent before the rest began.
+            // The call was sent before the breaker opened.
             State::Resting { until, .. } if now < *until => (),
             State::Resting { .. } if failed => self.open(now),
             State::Resting { successes, .. } => {
@@ -115,7 +114,7 @@ impl State {
     }
 }
 
-/// Counts a call in the slot that is running, and drops what the window has left behind.
+/// Counts a call in the current slot and drops slots that have left the window.
 fn note(slots: &mut VecDeque<Slot>, limits: &BreakerLimits, now: Time, failed: bool) {
     let width = limits.window / SLOTS;
     slots.retain(|slot| now.since(slot.began) < limits.window);
@@ -135,25 +134,25 @@ fn too_many_failed(slots: &VecDeque<Slot>, limits: &BreakerLimits) -> bool {
     failed > 0 && calls >= limits.min_calls && f64::from(failed) >= limits.failure_ratio * f64::from(calls)
 }
 
-/// The breaker of the credentials, over everything that the account may do.
+/// The circuit breaker of the credentials, which covers everything that the account does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CredentialBreaker {
-    /// Rejected: the next self-check may be sent then.
+    /// The credentials are rejected; the next self-check may be sent at this time.
     retry_at: Option<Time>,
 }
 
 impl CredentialBreaker {
-    /// A self-check came back.
+    /// Records the result of a self-check.
     pub(crate) fn self_check(&mut self, now: Time, passed: bool) {
         self.retry_at = (!passed).then(|| now + CREDENTIALS_REST);
     }
 
-    /// A self-check was sent: with rejected credentials the next one has to wait, whenever this one comes back.
+    /// Records that a self-check was sent: while the credentials are rejected, the next one waits, no matter when this one returns.
     pub(crate) fn sent(&mut self, now: Time) {
         self.retry_at = self.retry_at.map(|_| now + CREDENTIALS_REST);
     }
 
-    /// Whether a call may be sent: with rejected credentials none but a self-check, and that seldom.
+    /// Whether a call may be sent. While the credentials are rejected, only self-checks may, at long intervals.
     pub(crate) fn admits(&self, now: Time, is_self_check: bool) -> bool {
         self.retry_at.is_none_or(|retry_at| is_self_check && now >= retry_at)
     }

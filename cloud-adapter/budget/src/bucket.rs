@@ -1,4 +1,4 @@
-//! One bucket: its tokens, the rate that follows the vendor, pauses and probes, and its counters.
+//! One bucket: tokens, adaptive rate, pauses, probes and counters.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub(crate) struct Bucket {
     config: BucketConfig,
     gcra: Gcra,
     follower: Follower,
-    /// Whether it was full up to the reserve once. A bucket that begins empty keeps nothing back until then.
+    /// Whether the tokens once reached the reserve. A bucket that starts empty keeps no reserve until then.
     reserve_filled: bool,
-    /// The call that finds out whether a pause was long enough.
+    /// The call in flight that tests whether a pause was long enough.
     probe: Option<Ticket>,
     turns: Turns,
     demand: Demand,
@@ -30,21 +30,21 @@ pub(crate) struct Bucket {
     would_delay_for: Duration,
 }
 
-/// What a call asks of a bucket.
+/// What a call needs from a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// Tokens.
     pub(crate) cost: u64,
-    /// Part of the burst that has to stay, 0 to 1.
+    /// Share of the burst that must remain, 0 to 1.
     pub(crate) kept: f64,
 }
 
-/// Who stands ready for a bucket in one decision.
+/// The candidates for a bucket in one decision.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
-    /// The decision.
+    /// Number of the decision.
     decision: u64,
-    /// Tokens for those that may use the reserve.
+    /// Tokens needed by candidates that may use the reserve.
     entitled: u64,
     calls: u32,
     tokens: u64,
@@ -69,13 +69,13 @@ impl Bucket {
         }
     }
 
-    /// Nothing is there, and nothing is kept back until it was.
+    /// Removes all tokens. The reserve is not kept until the tokens have reached it once.
     pub(crate) fn empty(&mut self, now: Time) {
         self.gcra.cap(now, 0.0);
         self.reserve_filled = false;
     }
 
-    /// Takes the rate and the burst over that hold now.
+    /// Applies the current rate and burst.
     pub(crate) fn tick(&mut self, now: Time) {
         self.follower.tick(now);
         let burst = whole(f64::from(self.config.limit.burst) * self.follower.burst_share());
@@ -88,7 +88,7 @@ impl Bucket {
         self.tick(now);
     }
 
-    /// When the tokens are there; `None`: when a probe comes back.
+    /// When the tokens are available; `None`: only after a probe returns.
     pub(crate) fn ready_at(&self, need: Need) -> Option<Time> {
         if self.follower.probing() && self.probe.is_some() {
             return None;
@@ -97,14 +97,14 @@ impl Bucket {
         Some(self.follower.paused_until().map_or(at, |until| until.max(at)))
     }
 
-    /// When `ahead` tokens have gone before and the call's own are there: an estimate, which takes the rate to stay.
+    /// Estimated time at which the call can be paid after `ahead` other tokens, if the rate does not change.
     pub(crate) fn expected_at(&self, now: Time, ahead: u64, need: Need) -> Time {
         let tokens = ahead.saturating_add(need.cost).saturating_add(self.kept(need.kept));
         let begin = self.follower.paused_until().map_or(now, |until| until.max(now));
         self.gcra.all_at(begin, tokens).max(begin)
     }
 
-    /// Tokens of the burst that stay. One can always be had.
+    /// Tokens of the burst that are kept in reserve: all but one at most.
     fn kept(&self, share: f64) -> u64 {
         if !self.reserve_filled {
             return 0;
@@ -112,13 +112,13 @@ impl Bucket {
         whole(self.gcra.burst() as f64 * share).min(self.gcra.burst() - 1)
     }
 
-    /// A call that may use the reserve stands ready in this decision.
+    /// Registers a candidate that may use the reserve in this decision.
     pub(crate) fn entitle(&mut self, decision: u64, cost: u64) {
         let demand = self.demand_in(decision);
         demand.entitled = demand.entitled.saturating_add(cost);
     }
 
-    /// Whether the reserve is spent: not even those who may use it and a call of that cost can all be served now.
+    /// Whether the reserve is exhausted: the candidates that may use it, together with a call of this cost, cannot all be served now.
     pub(crate) fn is_spent(&self, now: Time, decision: u64, cost: u64) -> bool {
         let Demand { entitled, .. } = self.demand;
         self.demand.decision == decision
@@ -126,15 +126,15 @@ impl Bucket {
             && self.gcra.all_at(now, entitled.saturating_add(cost)) > now
     }
 
-    /// A call competes in this decision.
+    /// Registers a candidate in this decision.
     pub(crate) fn compete(&mut self, decision: u64, cost: u64) {
         let demand = self.demand_in(decision);
         demand.calls += 1;
         demand.tokens = demand.tokens.saturating_add(cost);
     }
 
-    /// Whether those who compete in this decision cannot all be served now, if `room` more calls may be in flight, and
-    /// `kept` of the burst stays unless one of them may use it.
+    /// Whether the candidates of this decision cannot all be served now, if `room` more calls may be in flight. Unless a candidate may use
+    /// the reserve, `kept` of the burst must remain.
     pub(crate) fn is_tight(&self, now: Time, decision: u64, room: u32, kept: f64) -> bool {
         let Demand { calls, tokens, entitled, .. } = self.demand;
         let kept = if entitled > 0 { 0 } else { self.kept(kept) };
@@ -156,18 +156,18 @@ impl Bucket {
         &self.turns
     }
 
-    /// A call has its turn.
+    /// Takes the tokens of a call that is served.
     pub(crate) fn take(&mut self, now: Time, leaf: LeafId, cost: u64, weight: u32) {
         self.gcra.take(now, cost);
         self.turns.served(leaf, cost, weight);
     }
 
-    /// Keeps the reserve from now on, if the tokens for it came together by themselves.
+    /// Keeps the reserve from now on, if enough tokens have accumulated for it.
     pub(crate) fn fill_reserve(&mut self, now: Time, share: f64) {
         self.reserve_filled |= self.gcra.tokens(now) >= self.gcra.burst() as f64 * share;
     }
 
-    /// A call went to the vendor.
+    /// Records that a call was sent to the vendor.
     pub(crate) fn sent(&mut self, ticket: Ticket) {
         self.calls += 1;
         if self.follower.probing() {
@@ -175,7 +175,7 @@ impl Bucket {
         }
     }
 
-    /// A call came back, whatever came of it.
+    /// Records that a call returned, with whatever result.
     pub(crate) fn came_back(&mut self, ticket: Ticket) {
         if self.probe == Some(ticket) {
             self.probe = None;
@@ -195,7 +195,7 @@ impl Bucket {
         self.tick(now);
     }
 
-    /// The vendor told its own count.
+    /// Applies a count that the vendor reported.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64) {
         let tokens = self.follower.hint(now, hint, free_floor, self.calls);
         if tokens < self.gcra.tokens(now) {
@@ -204,13 +204,13 @@ impl Bucket {
         }
     }
 
-    /// Counts what shadow mode did not do.
+    /// Counts a delay that shadow mode did not enforce.
     pub(crate) fn would_delay(&mut self, waited: Duration) {
         self.would_delay += 1;
         self.would_delay_for += waited;
     }
 
-    /// How full it is: the bucket that is least so is the one that calls wait for.
+    /// Fill level. Calls wait for the bucket with the lowest.
     pub(crate) fn level(&self, now: Time) -> f64 {
         self.gcra.tokens(now) / self.gcra.burst() as f64
     }

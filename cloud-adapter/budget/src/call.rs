@@ -1,27 +1,27 @@
-//! A call that wants to be sent, and why one may not be.
+//! A call that asks to be sent, and the reasons for refusing one.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::Time;
 
-/// How urgent a call is. The order is that of shedding: background work goes first.
+/// Urgency of a call, in the order of shedding: background work is shed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Resync, drift repair, orphan scans, tag rewrites, label refresh.
     Background,
     /// Existence and shutdown of nodes that are not ready, polls of pending work.
     Lifecycle,
-    /// A user waits.
+    /// A user is waiting.
     Interactive,
-    /// Packets wait.
+    /// Network traffic is affected.
     Traffic,
 }
 
 impl Class {
-    /// All, least urgent first.
+    /// All classes, least urgent first.
     pub const ALL: [Self; 4] = [Self::Background, Self::Lifecycle, Self::Interactive, Self::Traffic];
 
-    /// The word in configuration and metrics.
+    /// The name in configuration and metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -33,64 +33,64 @@ impl Class {
     }
 }
 
-/// One vendor request that wants to be sent.
+/// A vendor request that asks to be sent.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The bucket of the operation's family, such as `compute`.
     pub family: &'static str,
-    /// The vendor's word for the operation; a bucket `<family>:<operation>` applies if one is configured.
+    /// The vendor's name for the operation; a bucket `<family>:<operation>` applies if one is configured.
     pub operation: &'static str,
     /// How urgent it is.
     pub class: Class,
-    /// Whose queue it stands in; with the class it names a leaf. A closed set of words.
+    /// The controller in whose queue the call waits; together with the class it identifies a leaf. A closed set of names.
     pub controller: &'static str,
-    /// Whether it may spend the burst reserve.
+    /// Whether the call may spend the burst reserve.
     pub reserve: bool,
-    /// In whose name, such as the namespace of a Service: namespaces of one leaf take turns. Empty: the cluster's.
+    /// Namespace that the call is made for, such as that of a Service; the namespaces in a leaf take turns. Empty: the cluster itself.
     pub namespace: Arc<str>,
-    /// What it is about, such as a load balancer's key: objects of one namespace take turns.
+    /// Object that the call is about, such as a load balancer's key; the objects in a namespace take turns.
     pub object: Arc<str>,
-    /// Tokens that it takes, at least 1. More than the burst of a bucket: it waits until it is paid for.
+    /// Tokens that the call costs, at least 1. A call that costs more than a bucket's burst waits until it is paid.
     pub cost: u32,
-    /// When its answer is of no use any more. `None`: never.
+    /// Time after which the answer is useless. `None`: never.
     pub deadline: Option<Time>,
-    /// Whether it finds out if the credentials are good: the only kind of call that passes while they are not.
+    /// Whether the call tests the credentials. Only such calls may be sent while the credentials are rejected.
     pub self_check: bool,
 }
 
-/// Names a queued or running call.
+/// Identifies a queued or running call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A call that is not going to be sent.
+/// A refused call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind.
+    /// The kind of refusal.
     pub reason: RefusalReason,
-    /// For people.
+    /// Explanation for humans.
     pub message: String,
-    /// When to come back, jitter included.
+    /// When to retry, jitter included.
     pub retry_after: Duration,
 }
 
-/// Why a call is not going to be sent.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
-    /// The wait would pass the deadline.
+    /// The call would wait beyond its deadline.
     Budget,
-    /// Too much waits already, or it was shed for something more urgent.
+    /// The queue is full, or the call was shed for a more urgent one.
     QueueFull,
-    /// The breaker of the family is open.
+    /// The circuit breaker of the family is open.
     BreakerOpen,
-    /// The breaker of the credentials is open: the vendor rejects them.
+    /// The circuit breaker of the credentials is open: the vendor rejects them.
     Rejected,
-    /// The vendor asked for a pause that lasts beyond the deadline.
+    /// The vendor asked for a pause that ends after the deadline.
     Throttled,
 }
 
 impl RefusalReason {
-    /// The word in metrics.
+    /// The name in metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What an operator may set. Checked by whoever reads the file; everything here is taken as it is.
+//! Settings of the scheduler. The code that reads the configuration file validates them; this crate does not.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,23 +7,23 @@ use crate::Class;
 /// The whole configuration of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Whether limits hold or are only counted.
+    /// Whether limits are enforced or violations only counted.
     pub mode: Mode,
     /// Buckets by name: `account`, families, `<family>:<operation>`. A family without one gets [`BucketConfig::unconfigured`].
     pub buckets: BTreeMap<String, BucketConfig>,
-    /// Part of each burst that is kept for calls that may use the reserve, 0 to 1.
+    /// Share of each burst that is reserved for calls that may use the reserve, 0 to 1.
     pub reserve: f64,
-    /// Part of the vendor's own count that is left to people and other tools, 0 to 1. Needs [`crate::Hint`].
+    /// Share of the vendor's limit that is left to users and other tools, 0 to 1. Requires [`crate::Hint`].
     pub free_floor: f64,
-    /// Shares of the classes.
+    /// Weights of the classes.
     pub weights: Weights,
     /// Bounds of the queues.
     pub queue: QueueLimits,
-    /// Calls in flight, by family; those not named get 16.
+    /// Maximum number of calls in flight by family; 16 for families that are not listed.
     pub concurrency: BTreeMap<String, u32>,
-    /// Deadlines of calls. Applied by whoever makes them.
+    /// Deadlines of calls. The code that makes the calls applies them.
     pub deadline: Deadlines,
-    /// When a family is given a rest.
+    /// When the circuit breaker of a family opens.
     pub breaker: BreakerLimits,
 }
 
@@ -43,47 +43,47 @@ impl Default for Config {
     }
 }
 
-/// Whether limits hold.
+/// Whether limits are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// They do.
+    /// Limits are enforced.
     #[default]
     Enforce,
-    /// What would have been delayed is counted and not delayed.
+    /// Delays that the limits would cause are counted, but not enforced.
     Shadow,
 }
 
 /// One token bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketConfig {
-    /// The bucket that also pays, beside the family of the call. `None`: `account`, if there is one and this is not it.
+    /// The parent bucket, which a call of the family also pays from. `None`: `account`, if that exists and is not this bucket.
     pub parent: Option<String>,
-    /// Calls a second and at once; the ceiling of the adaptive rate.
+    /// Rate and burst; the rate is the ceiling of the adaptive rate.
     pub limit: RateLimit,
-    /// How the rate follows the vendor. `None`: it does not.
+    /// How the rate adapts to the vendor. `None`: it is fixed.
     pub adaptive: Option<Adaptive>,
 }
 
 impl BucketConfig {
-    /// What a family gets that nobody configured: slow, and never "unlimited".
+    /// Limit of a family that is not configured: slow, never unlimited.
     #[must_use]
     pub fn unconfigured() -> Self {
         Self { parent: None, limit: RateLimit { rate: 5.0, burst: 10 }, adaptive: Some(Adaptive::default()) }
     }
 }
 
-/// Calls a second, and calls at once after a rest.
+/// Sustained rate and burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// Calls a second, above 0.
+    /// Calls per second, above 0.
     pub rate: f64,
-    /// Calls at once, at least 1.
+    /// Calls that may be sent at once, at least 1.
     pub burst: u32,
 }
 
 impl RateLimit {
-    /// From a vendor's limit of `limit` calls in any window of `window`, so that no window ever holds more than `safety` of
-    /// them: rate = (limit x safety - burst) / window. `None` if the burst alone is too much.
+    /// Limit that sends at most `safety` of the vendor's `limit` calls in any window of length `window`: rate = (limit x safety - burst) /
+    /// window. `None` if the burst alone exceeds that.
     #[must_use]
     pub fn within(limit: f64, window: Duration, burst: u32, safety: f64) -> Option<Self> {
         let rate = (limit * safety - f64::from(burst)) / window.as_secs_f64();
@@ -91,12 +91,12 @@ impl RateLimit {
     }
 }
 
-/// How a rate follows a vendor that throttles.
+/// How a rate adapts to a vendor that throttles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
-    /// The rate never falls below it, calls a second.
+    /// Lower bound of the rate, in calls per second.
     pub floor: f64,
-    /// What a throttle leaves of the rate, 0 to 1.
+    /// Factor by which a throttle reduces the rate, 0 to 1.
     pub decrease: f64,
 }
 
@@ -106,16 +106,16 @@ impl Default for Adaptive {
     }
 }
 
-/// Shares of the classes.
+/// Weights of the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// Of [`Class::Traffic`].
+    /// Weight of [`Class::Traffic`].
     pub traffic: u32,
-    /// Of [`Class::Interactive`].
+    /// Weight of [`Class::Interactive`].
     pub interactive: u32,
-    /// Of [`Class::Lifecycle`].
+    /// Weight of [`Class::Lifecycle`].
     pub lifecycle: u32,
-    /// Of [`Class::Background`].
+    /// Weight of [`Class::Background`].
     pub background: u32,
 }
 
@@ -126,7 +126,7 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// The share of a class, at least 1: no class starves.
+    /// The weight of a class, at least 1 so that no class starves.
     #[must_use]
     pub fn of(&self, class: Class) -> u32 {
         let weight = match class {
@@ -142,11 +142,11 @@ impl Weights {
 /// Bounds of the queues, in calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// In all.
+    /// In total.
     pub total: usize,
-    /// Of one class of one controller.
+    /// Per leaf: one class of one controller.
     pub per_leaf: usize,
-    /// About one object.
+    /// Per object.
     pub per_object: usize,
 }
 
@@ -159,9 +159,9 @@ impl Default for QueueLimits {
 /// Deadlines of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Of a request that names none.
+    /// Default, for requests without a deadline.
     pub default: Duration,
-    /// No request gets more.
+    /// Upper bound.
     pub max: Duration,
 }
 
@@ -171,18 +171,18 @@ impl Default for Deadlines {
     }
 }
 
-/// When a family is given a rest.
+/// When the circuit breaker of a family opens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerLimits {
-    /// The time that is looked at.
+    /// Length of the observed window.
     pub window: Duration,
-    /// Calls in it, before anything is concluded.
+    /// Minimum number of calls in the window.
     pub min_calls: u32,
-    /// Part of them that failed, 0 to 1.
+    /// Share of failed calls that opens the breaker, 0 to 1.
     pub failure_ratio: f64,
-    /// The first rest.
+    /// Duration of the first open period.
     pub open: Duration,
-    /// The longest rest; each failed probe doubles it.
+    /// Duration of the longest open period; each failed probe doubles the duration.
     pub open_max: Duration,
 }
 

@@ -1,30 +1,30 @@
-//! What the scheduler wants done.
+//! Decisions of the scheduler.
 
 use std::time::Duration;
 
 use crate::{Refusal, Ticket, Time};
 
-/// What to do next.
+/// What the caller of the scheduler must do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Send the call now, and hand its answer in.
+    /// Send the call now and report its answer.
     Send {
-        /// Which one.
+        /// The call.
         ticket: Ticket,
-        /// How long it stood in the queue.
+        /// How long the call waited in the queue.
         waited: Duration,
     },
-    /// Tell whoever waits for the call that it is not going to be sent. It is forgotten here.
+    /// Report to the callers that the call was refused. The scheduler has dropped it.
     Refuse(Ticket, Refusal),
-    /// Nothing until then, unless something is handed in before. `None`: nothing until something is handed in.
+    /// Do nothing until this time, unless there is new input before. `None`: wait for new input.
     Wait(Option<Time>),
 }
 
-/// What becomes of a call that came back.
+/// What happens with a call that returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is done; the ticket is forgotten.
+    /// The call is finished and its ticket forgotten.
     Done,
-    /// It was throttled for the first time and stands at the head of its flow again: it comes out once more, or is refused.
+    /// The call was throttled for the first time and is at the head of its queue again; it will be sent once more or refused.
     Again,
 }

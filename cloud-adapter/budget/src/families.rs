@@ -1,10 +1,10 @@
-//! What holds for a whole family: calls in flight, and the breaker.
+//! State per family: calls in flight and the circuit breaker.
 
 use std::collections::BTreeMap;
 
 use crate::{BreakerState, Config, Time, breaker::Breaker};
 
-/// Calls in flight of a family that nobody configured.
+/// Maximum number of calls in flight for a family that is not configured.
 const IN_FLIGHT: u32 = 16;
 
 /// All families that were used so far.
@@ -19,7 +19,7 @@ struct Family {
 }
 
 impl Families {
-    /// Makes a family known.
+    /// Registers a family.
     pub(crate) fn know(&mut self, name: &'static str, config: &Config) {
         self.0.entry(name).or_insert_with(|| Family {
             in_flight: 0,
@@ -35,7 +35,7 @@ impl Families {
         }
     }
 
-    /// When a call may be sent, as far as is known; `None`: when another comes back.
+    /// When a call may be sent, if known; `None`: after another call returns.
     pub(crate) fn ready_at(&self, now: Time, name: &str) -> Option<Time> {
         let Some(family) = self.0.get(name) else { return Some(now) };
         if let BreakerState::Open { retry_at } = family.breaker.state(now) {
@@ -44,7 +44,7 @@ impl Families {
         (family.in_flight < family.most && family.breaker.admits(now)).then_some(now)
     }
 
-    /// Until when the breaker lets nothing pass, if it does not.
+    /// End of the period in which the breaker is open, if it is.
     pub(crate) fn open_until(&self, now: Time, name: &str) -> Option<Time> {
         match self.0.get(name)?.breaker.state(now) {
             BreakerState::Open { retry_at } => Some(retry_at),
@@ -61,7 +61,7 @@ impl Families {
         }
     }
 
-    /// How many calls may be in flight, if all of them are.
+    /// The maximum number of calls in flight, if it is reached.
     pub(crate) fn full(&self, name: &str) -> Option<u32> {
         self.0.get(name).filter(|family| family.in_flight >= family.most).map(|family| family.most)
     }
@@ -73,7 +73,7 @@ impl Families {
         }
     }
 
-    /// `failed`: 5xx, timeout, no connection.
+    /// `failed`: 5xx status, timeout or failed connection.
     pub(crate) fn came_back(&mut self, now: Time, name: &str, failed: bool) {
         if let Some(family) = self.0.get_mut(name) {
             family.in_flight = family.in_flight.saturating_sub(1);

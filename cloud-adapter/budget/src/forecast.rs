@@ -1,4 +1,4 @@
-//! When a call would be sent that waits, or that would if it queued now. An estimate: it takes rates and demand to stay as they are.
+//! Estimates when a waiting call will be sent, or when a new one would be, assuming that rates and demand do not change.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     tree::{BucketId, PathId, Tree},
 };
 
-/// Everything that a forecast looks at.
+/// The inputs of a forecast.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) config: &'a Config,
@@ -19,23 +19,23 @@ pub(crate) struct View<'a> {
     pub(crate) families: &'a Families,
 }
 
-/// What is expected of a call.
+/// The forecast for a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    /// When it would be sent.
+    /// When the call would be sent.
     pub(crate) at: Time,
-    /// How much later one more like it would be.
+    /// How much later another such call would be sent.
     pub(crate) step: Duration,
-    /// Until when the vendor wants no such call, if it asked for a pause.
+    /// End of the pause that the vendor asked for, if any.
     pub(crate) paused_until: Option<Time>,
-    /// The bucket that keeps it the longest, and until when; the narrowest of those that do equally.
+    /// The bucket that delays the call the longest, and until when; of equals, the most specific one.
     pub(crate) held_by: Option<(BucketId, Time)>,
-    /// Tokens of that bucket which go to others before.
+    /// Tokens of that bucket that go to other calls first.
     pub(crate) ahead: u64,
 }
 
 impl View<'_> {
-    /// Cost: O(leaves x buckets of the path). `p50`: how long the operation usually takes.
+    /// Cost: O(leaves x buckets of the path). `p50`: usual duration of the operation.
     pub(crate) fn forecast(&self, now: Time, waiting: &Waiting, p50: Duration) -> Forecast {
         let path = waiting.path;
         let (step, paused_until) = (Duration::ZERO, None);
@@ -58,7 +58,7 @@ impl View<'_> {
         worst
     }
 
-    /// What goes before: the own leaf's calls whose turn comes first, and what the others may spend meanwhile by weight.
+    /// Tokens that go to other calls first: to calls of the same leaf by their turn, and to other leaves by their weight.
     fn at_bucket(
         &self,
         now: Time,

@@ -1,38 +1,38 @@
 //! A token bucket in integer nanoseconds whose rate and size may change at any time. Source: the generic cell rate
 //! algorithm, ITU-T I.371, as virtual scheduling.
 //!
-//! Never creates a token: a higher rate only fills faster from then on, and a larger burst has to be filled first. So in
-//! any window calls <= largest burst in it + integral of the rate over it.
+//! A change never creates tokens: a higher rate only fills faster from then on, and a larger burst must be filled first. So in any window,
+//! calls <= largest burst in it + integral of the rate over it.
 
 use crate::Time;
 
-/// A slower rate counts as this one: a call a day.
+/// Lowest rate, one call per day. Slower rates are treated as this one.
 const INTERVAL_MAX: u64 = 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
 /// The tokens of one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Gcra {
-    /// Nanoseconds from one token to the next, rounded up.
+    /// Nanoseconds between two tokens, rounded up.
     interval: u64,
     burst: u64,
-    /// When it is full again; in the past: it is.
+    /// When the bucket is full; in the past if it is full now.
     full_at: u64,
 }
 
 impl Gcra {
-    /// A bucket that is full.
+    /// Returns a full bucket.
     pub(crate) fn full(rate: f64, burst: u64) -> Self {
         Self { interval: interval(rate), burst: burst.max(1), full_at: 0 }
     }
 
-    /// Tokens that are there; below zero: the bucket owes them.
+    /// Available tokens; negative if the bucket is in debt.
     pub(crate) fn tokens(&self, now: Time) -> f64 {
         let missing = self.full_at.saturating_sub(now.as_nanos());
         self.burst as f64 - missing as f64 / self.interval as f64
     }
 
-    /// Nanoseconds from one token to the next.
+    /// Nanoseconds between two tokens.
     pub(crate) fn interval(&self) -> u64 {
         self.interval
     }
@@ -41,15 +41,15 @@ impl Gcra {
         self.burst
     }
 
-    /// When one call for that many tokens may go; in the past: it may. One that is larger than the bucket waits beside the
-    /// full bucket for as long as the rest takes, and leaves a debt.
+    /// When a call of this cost may be sent; in the past if it may be sent now. A call that exceeds the burst waits until the bucket is
+    /// full plus the time for the excess, and leaves a debt.
     pub(crate) fn ready_at(&self, tokens: u64) -> Time {
         let missing = self.burst.saturating_sub(tokens).saturating_mul(self.interval);
         let beyond = tokens.saturating_sub(self.burst).saturating_mul(self.interval);
         Time::from_nanos(self.full_at.saturating_sub(missing).saturating_add(beyond))
     }
 
-    /// When that many tokens, for several calls, will have come; in the past: they are there.
+    /// When this many tokens, for several calls, will have been available; in the past if they are available now.
     pub(crate) fn all_at(&self, now: Time, tokens: u64) -> Time {
         if tokens <= self.burst {
             return self.ready_at(tokens);
@@ -58,19 +58,19 @@ impl Gcra {
         Time::from_nanos(self.full_at.max(now.as_nanos()).saturating_add(beyond))
     }
 
-    /// Takes tokens, whether they are there or not.
+    /// Takes tokens, even if they are not available.
     pub(crate) fn take(&mut self, now: Time, tokens: u64) {
         let from = self.full_at.max(now.as_nanos());
         self.full_at = from.saturating_add(tokens.saturating_mul(self.interval));
     }
 
-    /// At most that many tokens are there.
+    /// Limits the available tokens to this number.
     pub(crate) fn cap(&mut self, now: Time, tokens: f64) {
         let missing = (self.burst as f64 - tokens).max(0.0) * self.interval as f64;
         self.full_at = self.full_at.max(now.as_nanos().saturating_add(whole(missing.ceil())));
     }
 
-    /// Another rate and burst. Keeps the tokens, as far as they fit.
+    /// Sets the rate and burst. Keeps the tokens that fit.
     pub(crate) fn configure(&mut self, now: Time, rate: f64, burst: u64) {
         let (new_interval, new_burst) = (interval(rate), burst.max(1));
         if (new_interval, new_burst) == (self.interval, self.burst) {
@@ -87,16 +87,16 @@ impl Gcra {
     }
 }
 
-/// Rounded up, so that the rate is never exceeded.
+/// Interval between tokens, rounded up so that the rate is never exceeded.
 fn interval(rate: f64) -> u64 {
     if rate > 0.0 { whole((SECOND as f64 / rate).ceil()).clamp(1, INTERVAL_MAX) } else { INTERVAL_MAX }
 }
 
-/// The whole part; 0 below zero, the largest number beyond it.
+/// The whole part, limited to the range of `u64`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "`as` saturates, which is what is meant"
+    reason = "`as` saturates, as intended here"
 )]
 pub(crate) fn whole(number: f64) -> u64 {
     number as u64
@@ -114,7 +114,7 @@ mod tests {
         Time::ZERO + Duration::from_secs_f64(seconds)
     }
 
-    /// How many single tokens can be had now.
+    /// How many single tokens can be taken now.
     fn spend(gcra: &mut Gcra, now: Time) -> u32 {
         let mut spent = 0;
         while gcra.ready_at(1) <= now {
@@ -152,18 +152,18 @@ mod tests {
         gcra.take(at(10.0), 2);
         assert_eq!(gcra.ready_at(5), at(15.0));
         gcra.take(at(15.0), 5);
-        assert_eq!(gcra.ready_at(1), at(19.0), "three of them are owed");
+        assert_eq!(gcra.ready_at(1), at(19.0), "a debt of three tokens");
     }
 
     proptest! {
-        /// P1 for one bucket, whatever happens to its rate and burst.
+        /// P1 for one bucket, with any changes of its rate and burst.
         #[test]
-        fn in_no_window_more_than_burst_and_rate_allow(
+        fn no_window_exceeds_burst_and_rate(
             steps in prop::collection::vec((0_u64..2_000_000_000, 0.2..100.0_f64, 1_u64..50, 0..4_u8), 1..200)
         ) {
             let (mut now, mut rate, mut burst) = (0, 10.0, 20);
             let mut gcra = Gcra::full(rate, burst);
-            // What may be spent, in the windows that began when the burst became what it is.
+            // Tokens that may be spent in the windows that began when the burst was set to its present size.
             let mut windows = vec![20.0_f64];
             for (pass, new_rate, new_burst, what) in steps {
                 now += pass;

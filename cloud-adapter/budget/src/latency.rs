@@ -1,16 +1,16 @@
-//! How long an operation takes at the vendor: quantiles from a histogram that forgets.
+//! Duration of vendor operations: quantiles from a histogram that forgets.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Upper bounds of the cells in microseconds: 1 ms, and a quarter more each up to beyond a minute.
+/// Upper bounds of the cells in microseconds: from 1 ms, each a quarter larger, to more than a minute.
 const BOUNDS: [u64; CELLS] = bounds();
 const CELLS: usize = 52;
-/// When that many were counted, each cell is halved.
+/// When this many durations have been counted, each cell is halved.
 const MEMORY: u32 = 512;
-/// What was seen last so long ago says nothing: or a slow hour would have calls refused for ever, and none sent to find out
-/// that it is over.
+/// Age at which the data is discarded. Otherwise, after a slow hour, calls would be refused forever, and none would be sent to find out
+/// that the vendor is fast again.
 const STALE: Duration = Duration::from_mins(1);
 
 /// The latency of one operation.
@@ -22,12 +22,12 @@ pub(crate) struct Latency {
     recorded_at: Time,
 }
 
-/// What is to be expected; zero while nothing is known.
+/// Expected duration; zero while unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quantiles {
-    /// Half of the calls take at most that long.
+    /// Upper bound for half of the calls.
     pub(crate) p50: Duration,
-    /// All but a twentieth of the calls take at most that long.
+    /// Upper bound for 95 % of the calls.
     pub(crate) p95: Duration,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_at_most_a_quarter_too_high_and_forgotten_after_a_while() {
+    fn quantiles_are_at_most_a_quarter_too_high_and_expire() {
         let mut latency = Latency::default();
         let now = Time::ZERO + Duration::from_hours(1);
         for millis in 1..=100 {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_displaces_what_is_old() {
+    fn new_durations_displace_old_ones() {
         let mut latency = Latency::default();
         for _ in 0..2_000 {
             latency.record(Time::ZERO, Duration::from_secs(10));

@@ -1,26 +1,25 @@
-//! Who may call the vendor next: token buckets, fair queueing, adaptive rates and breakers, for a client that shares one
-//! account's rate limit among many kinds of work.
+//! Decides which call goes to the vendor next: token buckets, fair queueing, adaptive rates and circuit breakers, for a client that shares
+//! the rate limit of one account among many kinds of work.
 //!
-//! Pure: no I/O, no clock, no threads. Whoever drives it says what time it is ([`Time`]), hands calls in, asks for the next
-//! one, and reports what came of it. The same inputs give the same decisions, so everything is tested in virtual time.
+//! Pure: no I/O, no clock, no threads. The caller passes the time ([`Time`]), submits calls, asks for the next one and reports the result.
+//! Equal inputs give equal decisions, so everything is tested in virtual time.
 //!
-//! - A [`Call`] pays from all buckets of its path or from none: `account`, its family, `<family>:<operation>` if that has
-//!   one. In any window a bucket lets at most burst + rate x window pass, also while rates change.
-//! - Calls wait in leaves, one for a [`Class`] of a controller. Leaves share each bucket by weight (start-time fair
-//!   queueing), the namespaces in a leaf take turns and so do the objects of each, and calls about one object keep their order. Nothing
-//!   starves, and nothing is left unused while anything may go. Part of each burst is a reserve for calls that have the right to it.
-//! - A call that would be too late is refused at once, with the time to come back; who obeys finds a place. One that
-//!   becomes too late while it waits is refused and never sent. A call that others join is raised to the place of the most
-//!   urgent of them, and each of them can be told if it comes too late for it. Queues are bounded. What is least urgent is shed
-//!   first, and of what is as urgent the newest call of the namespace that has the most.
-//! - When the vendor throttles, the bucket pauses and its rate adapts; when a family fails, or the credentials are rejected,
-//!   it is given a rest.
+//! - A [`Call`] pays from all buckets of its path or from none: `account`, its family, and `<family>:<operation>` if configured. In any
+//!   window, a bucket admits at most burst + rate x window calls, even while rates change.
+//! - Calls wait in leaves, one for each [`Class`] of a controller. Leaves share each bucket by weight (start-time fair queueing),
+//!   namespaces in a leaf take turns, objects in a namespace take turns, and calls about one object stay in order. Nothing starves, and no
+//!   capacity is left unused while a call may be sent. Part of each burst is reserved for calls that may use the reserve.
+//! - A call that would be too late is refused at once, with a time to retry; a caller that respects it is admitted then. A call that
+//!   becomes too late while waiting is refused and never sent. A call that several callers share has the priority of the most urgent one,
+//!   and each caller can learn whether the call comes too late for it. Queues are bounded: the least urgent call is shed first, and of
+//!   equally urgent calls, the newest of the namespace with the most calls.
+//! - When the vendor throttles, the bucket pauses and its rate adapts. When a family fails, or the credentials are rejected, a circuit
+//!   breaker opens.
 //!
-//! It deliberately does not coalesce, cache, batch or retry (but for one throttled call): do that before, it is cheaper.
+//! The crate deliberately does not coalesce, cache, batch or retry (except one throttled call): doing that before the budget is cheaper.
 //!
-//! # How to drive it
-//! After everything that is handed in, ask [`Scheduler::next`] until it says [`Decision::Wait`], and again when the time has
-//! come that it names.
+//! # Usage
+//! After each input, call [`Scheduler::next`] until it returns [`Decision::Wait`], and again at the time that it names.
 //!
 //! ```
 //! use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -48,7 +47,7 @@
 //!     self_check: false,
 //! })?;
 //! assert_eq!(scheduler.next(Time::ZERO), Decision::Send { ticket, waited: Duration::ZERO });
-//! // The vendor is asked here, by whoever drives this.
+//! // The caller of the scheduler sends the request to the vendor here.
 //! let later = Time::ZERO + Duration::from_millis(80);
 //! let answer = Answer { outcome: Outcome::Answered, latency: Duration::from_millis(80), hint: None };
 //! scheduler.answered(later, ticket, answer);

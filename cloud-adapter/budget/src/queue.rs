@@ -1,8 +1,8 @@
-//! What waits: one leaf for a class of a controller, in it round robin over namespaces and in each of them over objects, first come
-//! first served for one object.
+//! Waiting calls: one leaf for each class of a controller. Within a leaf, round robin over namespaces; within a namespace, round robin over
+//! objects; first in, first out for one object.
 //!
-//! Knows nothing of buckets but that calls have a path, and nothing of the order among leaves. Nothing here looks at the
-//! whole queue, except when the configuration changes.
+//! The queue knows of buckets only that calls have a path, and nothing of the order among leaves. No operation iterates over the whole
+//! queue, except for a change of the configuration.
 
 mod lane;
 mod leaf;
@@ -19,37 +19,37 @@ use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
 /// A class of a controller.
 pub(crate) type LeafKey = (Class, &'static str);
 
-/// A leaf, for good: there are as many as controllers have classes.
+/// Index of a leaf. Leaves are never removed: there is one for each class of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeafId(pub(crate) usize);
 
-/// Everything that waits.
+/// All waiting calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<Ticket, Waiting>,
     leaves: Vec<Leaf>,
     names: BTreeMap<LeafKey, LeafId>,
-    /// The first is shed first: least urgent, newest.
+    /// Ordered by shedding: least urgent first, then newest.
     by_class: BTreeSet<(Class, Reverse<Ticket>)>,
-    /// When a call is too late to be sent.
+    /// By the time at which a call becomes too late to be sent.
     by_expiry: BTreeSet<(Time, Ticket)>,
 }
 
-/// A call that waits.
+/// A waiting call.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) ticket: Ticket,
     pub(crate) call: Call,
     pub(crate) path: PathId,
-    /// When it was handed in.
+    /// When the call was submitted.
     pub(crate) since: Time,
-    /// When it is too late to be sent.
+    /// When the call becomes too late to be sent.
     pub(crate) expiry: Option<Time>,
-    /// Whether it was sent and throttled once.
+    /// Whether the call was sent and throttled once.
     pub(crate) again: bool,
 }
 
-/// One candidate: the call whose turn it is in one lane of a leaf.
+/// A candidate: the next call of one lane of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) leaf: LeafId,
@@ -57,15 +57,15 @@ pub(crate) struct Candidate {
     pub(crate) lane: LaneKey,
     pub(crate) ticket: Ticket,
     pub(crate) cost: u64,
-    /// Whose turn it is in the leaf: the smallest.
+    /// Its position in the round robin of the leaf: the smallest is next.
     pub(crate) turn: Turn,
 }
 
-/// Whether one more call can wait.
+/// Whether the queue can accept another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Free,
-    /// If this one gives up its place.
+    /// Only if this call is shed.
     Of(Ticket),
     None,
 }
@@ -93,14 +93,14 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Whether the leaf and the object have place for one more; the whole is another matter.
+    /// Whether the leaf and the object are below their bounds. Does not check the bound of the whole queue.
     pub(crate) fn has_place(&self, call: &Call, limits: &QueueLimits) -> bool {
         self.leaf((call.class, call.controller))
             .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(call) < limits.per_object)
     }
 
-    /// Where a call would wait. A full queue sheds what is less urgent; what is as urgent gives way if its namespace has more calls in the
-    /// leaf. So no namespace keeps others out, however many calls it hands in.
+    /// Where a call would be queued. A full queue sheds a less urgent call; of equally urgent calls, one of a namespace that has more calls
+    /// in the leaf. So no namespace can block others, however many calls it submits.
     pub(crate) fn place(&self, call: &Call, limits: &QueueLimits) -> Place {
         let leaf = self.leaf((call.class, call.controller));
         let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
@@ -117,18 +117,18 @@ impl Queue {
         Place::Free
     }
 
-    /// What is shed first, if it is less urgent than `class`.
+    /// The call to shed first, if it is less urgent than `class`.
     fn least_urgent(&self, class: Class) -> Option<Ticket> {
         let (least, Reverse(ticket)) = self.by_class.first()?;
         (*least < class).then_some(*ticket)
     }
 
-    /// At the end of its object's queue.
+    /// Appends the call to the queue of its object.
     pub(crate) fn push_back(&mut self, waiting: Waiting) {
         self.insert(waiting, Leaf::push_back);
     }
 
-    /// At the head of its flow: the next of its leaf.
+    /// Puts the call at the head of its namespace and object, so that it is the next of its leaf.
     pub(crate) fn push_front(&mut self, waiting: Waiting) {
         self.insert(waiting, Leaf::push_front);
     }
@@ -146,7 +146,7 @@ impl Queue {
         self.waiting.insert(waiting.ticket, waiting);
     }
 
-    /// A call that waits is of use until another time: it keeps its place.
+    /// Changes the deadline of a waiting call; the call keeps its place.
     pub(crate) fn extend(&mut self, ticket: Ticket, deadline: Option<Time>, expiry: Option<Time>) {
         if let Some(waiting) = self.waiting.get_mut(&ticket) {
             waiting.call.deadline = deadline;
@@ -157,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// Takes a call out that nobody serves.
+    /// Removes a call that will not be served.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.waiting.remove(&ticket)?;
         self.by_class.remove(&(waiting.call.class, Reverse(ticket)));
@@ -170,7 +170,7 @@ impl Queue {
         Some(waiting)
     }
 
-    /// Takes the call out that is served now: its namespace goes to the end of the round, and its object to the end of the namespace's.
+    /// Removes the call that is served now: its namespace and, within that, its object move to the end of the round robin.
     pub(crate) fn serve(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.remove(ticket)?;
         if let Some(leaf) = self.leaf_mut(waiting.leaf()) {
@@ -179,7 +179,7 @@ impl Queue {
         Some(waiting)
     }
 
-    /// One candidate a lane: O(leaves x paths).
+    /// One candidate per lane: O(leaves x paths).
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate> {
         self.leaves.iter().enumerate().flat_map(|(index, leaf)| {
             let (class, _) = leaf.key;
@@ -190,13 +190,13 @@ impl Queue {
         })
     }
 
-    /// The call that is too late first.
+    /// The call that expires first.
     pub(crate) fn first_expiry(&self) -> Option<(Time, Ticket)> {
         self.by_expiry.first().copied()
     }
 
-    /// Tokens that wait in a leaf for a bucket, as `pays` tells, and which part of them goes before the call: namespaces and objects
-    /// take turns. One that does not wait yet comes last of its object.
+    /// Estimated tokens that calls of the same leaf take from a bucket before this call; `pays` selects the paths that pay from the bucket.
+    /// Namespaces and objects take turns. A call that is not queued yet comes last of its object.
     pub(crate) fn ahead(&self, waiting: &Waiting, pays: impl Fn(PathId) -> bool) -> u64 {
         let Some(leaf) = self.leaf(waiting.leaf()) else { return 0 };
         let (call, calls) = (&waiting.call, leaf.len().max(1));
@@ -205,12 +205,12 @@ impl Queue {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// How many namespaces take turns with the call, its own among them.
+    /// Number of namespaces that take turns in the call's leaf, including the call's own.
     pub(crate) fn namespaces(&self, call: &Call) -> usize {
         self.leaf((call.class, call.controller)).map_or(0, |leaf| leaf.others(call)).saturating_add(1)
     }
 
-    /// The other leaves in which calls wait for a bucket, with the tokens that they wait for.
+    /// The other leaves with calls that wait for a bucket, and the tokens that these calls need.
     pub(crate) fn others(
         &self,
         call: &Call,
@@ -221,12 +221,12 @@ impl Queue {
         others.map(move |leaf| (leaf.key.0, leaf.waiting(&pays))).filter(|(_, tokens)| *tokens > 0)
     }
 
-    /// Calls that wait for a bucket, as `pays` tells.
+    /// Number of calls that wait for a bucket; `pays` selects the paths that pay from it.
     pub(crate) fn queued(&self, pays: impl Fn(PathId) -> bool) -> u64 {
         self.leaves.iter().map(|leaf| leaf.queued(&pays)).sum()
     }
 
-    /// Paths have changed: each call gets its new one, and everything keeps its place.
+    /// Assigns new paths to all calls; the order stays.
     pub(crate) fn rearrange(&mut self, mut path: impl FnMut(&Call) -> PathId) {
         for leaf in &mut self.leaves {
             leaf.rearrange(|ticket| {
@@ -237,14 +237,14 @@ impl Queue {
         }
     }
 
-    /// Nothing waits any more; the leaves stay.
+    /// Removes all calls; the leaves stay.
     pub(crate) fn clear(&mut self) {
         for ticket in self.tickets() {
             self.remove(ticket);
         }
     }
 
-    /// Everything that waits, oldest first.
+    /// All waiting calls, oldest first.
     pub(crate) fn tickets(&self) -> Vec<Ticket> {
         let mut tickets: Vec<_> = self.by_class.iter().map(|(_, Reverse(ticket))| *ticket).collect();
         tickets.sort_unstable();
@@ -262,7 +262,7 @@ impl Queue {
             .collect()
     }
 
-    /// Everything that waits, in no order.
+    /// All waiting calls, in no order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
         self.waiting.values()
     }

@@ -1,19 +1,19 @@
-//! How the scheduler does, for status streams and metrics.
+//! State of the scheduler, for status streams and metrics.
 
 use std::time::Duration;
 
 use crate::{Class, Time};
 
-/// The whole truth at one moment.
+/// The complete state at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// One a bucket, by name.
+    /// The buckets, by name.
     pub buckets: Vec<BucketReport>,
-    /// One a family.
+    /// The families.
     pub breakers: Vec<(String, BreakerState)>,
-    /// The breaker of the credentials.
+    /// The circuit breaker of the credentials.
     pub credentials: Option<BreakerState>,
-    /// One a leaf that ever was used.
+    /// The leaves that have been used.
     pub leaves: Vec<LeafReport>,
 }
 
@@ -22,68 +22,68 @@ pub struct Report {
 pub struct BucketReport {
     /// Its name.
     pub name: String,
-    /// Calls a second that it grants now.
+    /// Calls per second granted now.
     pub rate: f64,
-    /// Calls a second that are configured.
+    /// Configured calls per second.
     pub ceiling: f64,
-    /// Calls that may go at once now.
+    /// Calls that may be sent at once now.
     pub tokens: f64,
-    /// The rate at which throttling was met last.
+    /// The rate at which the vendor last throttled.
     pub knee: Option<f64>,
-    /// Nothing is sent until then.
+    /// End of the pause in which no call is sent.
     pub paused_until: Option<Time>,
-    /// Calls a second that others spend of the same account.
+    /// Calls per second that other clients of the account make.
     pub foreign_rate: f64,
-    /// Calls that wait for it.
+    /// Calls that wait for this bucket.
     pub queued: u64,
     /// Calls sent so far.
     pub calls: u64,
-    /// Calls throttled so far, as the status said.
+    /// Calls throttled so far, by the response status.
     pub throttled: u64,
-    /// Times that the vendor's own count made the bucket emptier than ours.
+    /// How often the vendor's count was lower than the local one.
     pub corrected: u64,
-    /// Shadow mode: calls that would have been delayed.
+    /// Shadow mode: number of calls that would have been delayed.
     pub would_delay: u64,
     /// Shadow mode: the sum of those delays.
     pub would_delay_for: Duration,
 }
 
-/// Whether calls pass.
+/// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// They do.
+    /// All calls pass.
     Closed,
-    /// None does, until then.
+    /// No call passes until `until`.
     Open {
         /// When the next call is tried.
         retry_at: Time,
     },
-    /// One at a time, to find out.
+    /// One call at a time passes, as a test.
     HalfOpen,
 }
 
-/// One queue: a class of a controller.
+/// One leaf: a class of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafReport {
     /// The class.
     pub class: Class,
     /// The controller.
     pub controller: &'static str,
-    /// Calls that wait.
+    /// Waiting calls.
     pub queued: u64,
 }
 
-/// Calls of one class of one controller that the same bucket keeps.
+/// Calls of one class of one controller that the same bucket delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueReport {
-    /// The bucket: of all that they pay from, the one that keeps them the longest.
+    /// The bucket that delays the calls the longest.
     pub bucket: String,
     /// The class.
     pub class: Class,
     /// The controller.
     pub controller: &'static str,
-    /// Calls that wait.
+    /// Number of waiting calls.
     pub queued: u64,
-    /// For how long the oldest has waited.
+    /// How long the oldest call has waited.
     pub oldest: Duration,
 }

@@ -1,4 +1,4 @@
-//! The scheduler: puts buckets, queue, breakers and latencies together.
+//! The scheduler: combines buckets, queue, circuit breakers and latencies.
 
 mod choice;
 mod refusal;
@@ -24,9 +24,9 @@ use crate::{
     tree::{BucketId, PathId, Tree},
 };
 
-/// Decides which call may go to the vendor next. See the [crate] for how it is driven.
+/// Decides which call may go to the vendor next. See the [crate] for its usage.
 ///
-/// Time must not run backwards from one call of a method to the next; a clock that jumps forward only fills buckets.
+/// Time must not go backwards between calls of the methods; a jump forward only fills buckets.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     config: Config,
@@ -36,34 +36,34 @@ pub struct Scheduler {
     credentials: CredentialBreaker,
     latencies: BTreeMap<(&'static str, &'static str), Latency>,
     flights: HashMap<Ticket, Flight>,
-    /// Shed, and not told yet.
+    /// Calls that were shed and not yet reported.
     shed: VecDeque<(Ticket, Refusal)>,
-    /// Shadow mode: sent as soon as possible. What stands in the queue then are their shadows, which are only counted.
+    /// Shadow mode: calls to send at once. The queue then holds copies that are only counted.
     passing: VecDeque<Waiting>,
-    /// Until when refused calls were told to come back: the next one gets a later time, so that they find a place.
+    /// Latest retry time given to refused calls. The next refused call gets a later time, so that the callers find a place.
     promised: BTreeMap<(LeafKey, Arc<str>, PathId), Time>,
-    /// Nothing is sent at or after it.
+    /// No call is sent at or after this time.
     allowed_until: Option<Time>,
     last_ticket: u64,
     decision: u64,
     candidates: Vec<Candidate>,
-    /// Room for what a decision finds out.
+    /// Buffer for the results of a decision, kept to avoid allocations.
     openings: choice::Known<Option<Time>>,
 }
 
-/// A call that was sent.
+/// A call in flight.
 #[derive(Clone, Debug)]
 struct Flight {
     call: Call,
     path: PathId,
-    /// Whether it was throttled before.
+    /// Whether the call was throttled before.
     again: bool,
-    /// Nobody waits for it.
+    /// Whether all callers have stopped waiting.
     abandoned: bool,
 }
 
 impl Scheduler {
-    /// Full buckets, empty queues.
+    /// Creates a scheduler with full buckets and empty queues.
     #[must_use]
     pub fn new(config: Config, now: Time) -> Self {
         let mut scheduler = Self {
@@ -87,12 +87,12 @@ impl Scheduler {
         scheduler
     }
 
-    /// Queues a call. Another one of lesser class may lose its place for it and then comes out of [`Self::next`].
+    /// Queues a call. A less urgent call may be shed for it; [`Self::next`] then returns that call as refused.
     ///
     /// Cost: O(leaves x buckets of the call).
     ///
     /// # Errors
-    /// If it would be too late, if there is no place, or if a breaker is open; never in shadow mode.
+    /// Returns a refusal if the call would be too late, the queue is full, or a circuit breaker is open; never in shadow mode.
     pub fn submit(&mut self, now: Time, call: Call) -> Result<Ticket, Refusal> {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
@@ -113,8 +113,8 @@ impl Scheduler {
         Ok(ticket)
     }
 
-    /// Nobody waits for the call any more. One that waits is dropped unsent: true. One in flight stays, and is not sent
-    /// again: false.
+    /// Gives up a call because its callers have stopped waiting. Returns true if the call was waiting: it is dropped unsent. A call in
+    /// flight continues, but is not sent again.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let queued = self.queue.remove(ticket).is_some();
         if let Some(flight) = self.flights.get_mut(&ticket) {
@@ -127,10 +127,9 @@ impl Scheduler {
         queued || self.shed.len() + self.passing.len() < held
     }
 
-    /// What to do next; call it until it says [`Decision::Wait`], after everything else that is called here, and when the
-    /// time has come that it named.
+    /// Returns the next decision. Call this after any other method, until it returns [`Decision::Wait`], and again at the time named there.
     ///
-    /// Cost: O(leaves x paths), whatever the length of the queue.
+    /// Cost: O(leaves x paths), independent of the length of the queue.
     pub fn next(&mut self, now: Time) -> Decision {
         if let Some((ticket, refusal)) = self.shed.pop_front() {
             return Decision::Refuse(ticket, refusal);
@@ -163,7 +162,7 @@ impl Scheduler {
         }
     }
 
-    /// A call that was sent has come back.
+    /// Records that a call returned.
     pub fn answered(&mut self, now: Time, ticket: Ticket, answer: Answer) -> Next {
         let Some(flight) = self.flights.remove(&ticket) else { return Next::Done };
         self.tree.tick(now, self.config.reserve);
@@ -188,13 +187,13 @@ impl Scheduler {
                 }
                 return self.send_again(now, ticket, flight);
             }
-            // Which credentials a self-check was made with is known to who made it: they tell `self_check`.
+            // Only the caller knows which credentials a self-check used, so it reports the result with `self_check`.
             Outcome::Failed | Outcome::Unauthorized => (),
         }
         Next::Done
     }
 
-    /// Takes another configuration over. What waits keeps its place; no bucket gains a token by it.
+    /// Applies a new configuration. Waiting calls keep their place, and no bucket gains a token.
     pub fn configure(&mut self, now: Time, config: Config) {
         self.tree.tick(now, self.config.reserve);
         let (before, after) = (self.config.mode, config.mode);
@@ -206,8 +205,8 @@ impl Scheduler {
         let mut path = |call: &Call| tree.path(call.family, call.operation, config);
         self.queue.rearrange(&mut path);
         self.passing.iter_mut().for_each(|waiting| waiting.path = path(&waiting.call));
-        // Keyed by ticket, and each gets its own path: the order does not matter.
-        #[expect(clippy::iter_over_hash_type, reason = "each flight changes by itself")]
+        // The map is keyed by ticket and each call gets its own path, so the order does not matter.
+        #[expect(clippy::iter_over_hash_type, reason = "each flight is changed independently")]
         for flight in self.flights.values_mut() {
             flight.path = path(&flight.call);
         }
@@ -222,23 +221,23 @@ impl Scheduler {
         }
     }
 
-    /// A new leader: no token is left anywhere, as the old one may have spent them all; nothing is kept in reserve until
-    /// the buckets have filled up to it once.
+    /// Starts a term as the new leader: all buckets are emptied, since the former leader may have spent their tokens. No reserve is kept
+    /// until a bucket has refilled to its reserve once.
     pub fn empty(&mut self, now: Time) {
         self.tree.empty(now);
     }
 
-    /// Nothing is sent at or after that moment. `None`: no such limit.
+    /// Stops sending at this time. `None`: no limit.
     pub fn allow_until(&mut self, until: Option<Time>) {
         self.allowed_until = until;
     }
 
-    /// A self-check has ended. While the last one failed, nothing but self-checks passes.
+    /// Records the result of a self-check. While the last one failed, only self-checks may be sent.
     pub fn self_check(&mut self, now: Time, passed: bool) {
         self.credentials.self_check(now, passed);
     }
 
-    /// How everything stands.
+    /// The current state.
     #[must_use]
     pub fn report(&self, now: Time) -> Report {
         Report {
@@ -251,7 +250,7 @@ impl Scheduler {
         }
     }
 
-    /// The call whose turn it is. `None`: nothing came of it but a count.
+    /// Serves a candidate. `None`: the call was only counted (shadow mode).
     fn serve(&mut self, now: Time, candidate: &Candidate) -> Option<Decision> {
         let late = self.queue.get(candidate.ticket).is_some_and(|waiting| self.is_late(now, &waiting.call));
         if late {
@@ -269,7 +268,7 @@ impl Scheduler {
         }
     }
 
-    /// Shadow mode: on its way at once.
+    /// Shadow mode: sends the call at once.
     fn pass(&mut self, now: Time, waiting: Waiting) -> Decision {
         if waiting.call.deadline.is_some_and(|deadline| deadline <= now) {
             self.queue.remove(waiting.ticket);
@@ -290,7 +289,7 @@ impl Scheduler {
         Decision::Send { ticket, waited: now.since(since) }
     }
 
-    /// Shadow mode: what a call would have waited counts for the bucket that was nearest to empty.
+    /// Shadow mode: attributes the delay that a call would have had to the emptiest bucket.
     fn count_delay(&mut self, now: Time, waiting: &Waiting) {
         let waited = now.since(waiting.since);
         if waited.is_zero() {
@@ -303,7 +302,7 @@ impl Scheduler {
         }
     }
 
-    /// A throttled call goes back to the head of its flow, once, if there is place and it would not be too late.
+    /// Puts a throttled call back at the head of its queue, once, if the queue has space and the call would not be too late.
     fn send_again(&mut self, now: Time, ticket: Ticket, flight: Flight) -> Next {
         let Flight { call, path, again, abandoned } = flight;
         let limits = &self.config.queue;
@@ -331,7 +330,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether so little time is left that the answer would probably come too late.
+    /// Whether the answer would probably arrive after the deadline.
     fn is_late(&self, now: Time, call: &Call) -> bool {
         call.deadline.is_some_and(|deadline| deadline - self.latency(now, call).p50 <= now)
     }
@@ -346,7 +345,7 @@ impl Scheduler {
     }
 }
 
-/// The earlier of two moments that may not be known.
+/// The earlier of two moments, each of which may be unknown.
 fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     one.into_iter().chain(other).min()
 }

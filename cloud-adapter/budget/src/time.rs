@@ -1,33 +1,33 @@
-//! A moment, in nanoseconds since a beginning that the driver of the scheduler chooses.
+//! A moment, in nanoseconds since an origin that the caller of the scheduler chooses.
 
 use std::{
     ops::{Add, Sub},
     time::Duration,
 };
 
-/// A moment: nanoseconds since the driver's own beginning. Only differences mean anything. Lasts 584 years.
+/// A moment: nanoseconds since the caller's origin. Only differences are meaningful. The range is 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// The beginning.
+    /// The origin.
     pub const ZERO: Self = Self(0);
-    /// Later than everything.
+    /// Later than any other moment.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the beginning.
+    /// The moment `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` it is; zero if it is not.
+    /// Time since `earlier`; zero if that is not earlier.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

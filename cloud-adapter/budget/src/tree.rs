@@ -1,10 +1,10 @@
-//! The buckets and who pays where: a call takes from all buckets of its path or from none.
+//! The tree of buckets. A call takes tokens from all buckets of its path or from none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{BucketConfig, BucketReport, Config, Time, bucket::Bucket};
 
-/// What the whole account shares.
+/// Name of the bucket that the whole account shares.
 const ACCOUNT: &str = "account";
 
 /// All buckets.
@@ -15,19 +15,19 @@ pub(crate) struct Tree {
     paths: Vec<Path>,
     /// The buckets of all paths, each before its parents.
     narrowest_first: Vec<BucketId>,
-    /// The path of each family and operation that was used so far.
+    /// The path of each family and operation used so far.
     known: BTreeMap<(&'static str, &'static str), PathId>,
-    /// All families that were used so far, before the last configuration too: their buckets stay.
+    /// All families used so far, including under earlier configurations: their buckets stay.
     families: BTreeSet<&'static str>,
-    /// A bucket that appears later was empty then.
+    /// Origin of time for new buckets: a bucket that is added later starts empty.
     empty_since: Option<Time>,
 }
 
-/// A bucket, until the next configuration.
+/// Index of a bucket, valid until the next configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketId(usize);
 
-/// A path, until the next configuration.
+/// Index of a path, valid until the next configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PathId(usize);
 
@@ -35,12 +35,12 @@ pub(crate) struct PathId(usize);
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) family: &'static str,
-    /// The narrowest first, the topmost last; never empty.
+    /// The most specific bucket first, the topmost last; never empty.
     pub(crate) buckets: Vec<BucketId>,
 }
 
 impl Tree {
-    /// Full buckets.
+    /// Creates full buckets.
     pub(crate) fn new(config: &Config) -> Self {
         let mut tree = Self::default();
         for (name, bucket) in &config.buckets {
@@ -49,8 +49,8 @@ impl Tree {
         tree
     }
 
-    /// Takes another configuration over. Buckets that stay keep their tokens, new ones begin empty: what they count was not
-    /// counted before. All identifiers change.
+    /// Applies a new configuration. Buckets that remain keep their tokens; new ones start empty, because the calls that they limit were not
+    /// counted before. All indices change.
     pub(crate) fn configure(&mut self, now: Time, config: &Config) {
         let old = std::mem::take(self);
         self.empty_since = old.empty_since;
@@ -66,7 +66,7 @@ impl Tree {
             bucket.configure(now, settings);
             self.add(bucket);
         }
-        // A family that lost its settings keeps its tokens.
+        // A family whose settings were removed keeps its tokens.
         for family in self.families.clone() {
             if let Some(mut bucket) = old.remove(family) {
                 bucket.configure(now, &BucketConfig::unconfigured());
@@ -75,7 +75,7 @@ impl Tree {
         }
     }
 
-    /// The buckets of an operation. A family that nobody configured gets a bucket here.
+    /// The path of an operation. Creates a bucket for a family that is not configured.
     pub(crate) fn path(&mut self, family: &'static str, operation: &'static str, config: &Config) -> PathId {
         if let Some(known) = self.known.get(&(family, operation)) {
             return *known;
@@ -101,13 +101,13 @@ impl Tree {
         id
     }
 
-    /// The bucket and its parents, below the first of them that is on the path already; a chain that comes back to itself ends there.
+    /// Adds the bucket and its parents to the path, stopping at a bucket that is already on it; this also ends a cycle.
     fn climb(&self, name: &str, config: &Config, path: &mut Vec<BucketId>) {
         let (mut chain, mut next) = (Vec::new(), Some(name));
         while let Some(name) = next {
             let Some(id) = self.names.get(name) else { break };
             if let Some(met) = path.iter().position(|one| one == id) {
-                // The topmost stays last.
+                // The topmost bucket stays last.
                 path.splice(met..met, chain);
                 return;
             }
@@ -124,7 +124,7 @@ impl Tree {
         path.extend(chain);
     }
 
-    /// Orders the buckets by how far above them their paths go on.
+    /// Orders the buckets by the length of the path above them.
     fn sort(&mut self) {
         let mut above = BTreeMap::new();
         for path in &self.paths {
@@ -169,13 +169,13 @@ impl Tree {
         self.get(*self.at(path)?.buckets.last()?)
     }
 
-    /// The buckets of a path, the narrowest first.
+    /// The buckets of a path, the most specific first.
     pub(crate) fn along(&self, path: PathId) -> impl Iterator<Item = (BucketId, &Bucket)> {
         let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
         ids.iter().filter_map(|id| Some((*id, self.buckets.get(id.0)?)))
     }
 
-    /// Does something to each bucket of a path.
+    /// Applies `action` to each bucket of a path.
     pub(crate) fn each(&mut self, path: PathId, mut act: impl FnMut(&mut Bucket)) {
         let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
         for id in ids {
@@ -197,7 +197,7 @@ impl Tree {
         }
     }
 
-    /// Nothing is left anywhere.
+    /// Empties all buckets.
     pub(crate) fn empty(&mut self, now: Time) {
         self.empty_since = Some(now);
         self.buckets.iter_mut().for_each(|bucket| bucket.empty(now));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topmost_is_last_whatever_the_parent_of_an_operation() {
+    fn the_topmost_bucket_is_last_in_every_path() {
         for (name, parent, wanted) in [
             ("its family", "net", ["net:Op", "net", "account"]),
             ("that of its family", "account", ["net:Op", "net", "account"]),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_without_settings_keeps_its_tokens_over_any_number_of_configurations() {
+    fn an_unconfigured_family_keeps_its_tokens_over_reloads() {
         let config = config(&[("account", None)]);
         let mut tree = Tree::new(&config);
         let path = tree.path("net", "Op", &config);

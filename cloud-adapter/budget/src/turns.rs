@@ -1,13 +1,13 @@
-//! Whose turn it is at one bucket: start-time fair queueing. A call gets the start tag S = max(V, F of its leaf), the
-//! smallest S goes first, V is the S of the call that went last, and F = S + cost / weight is where its leaf stands then.
+//! Order of the leaves at one bucket: start-time fair queueing. A call gets the start tag S = max(V, F of its leaf). The call with the
+//! smallest S goes first. V is the S of the last call that was served, and after a call F of its leaf is S + cost / weight.
 //!
-//! A leaf that has not asked for a while begins at V: it has saved nothing up, and owes nothing.
+//! A leaf that was idle resumes at V: it has neither credit nor debt.
 //!
 //! Source: Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996.
 
 use crate::queue::LeafId;
 
-/// Units of a tag that one token is worth at weight 1.
+/// Tag units per token at weight 1.
 const TOKEN: u64 = 1 << 20;
 
 /// The tags of one bucket.
@@ -20,12 +20,12 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// S of the leaf's next call.
+    /// S of the next call of a leaf.
     pub(crate) fn start(&self, LeafId(leaf): LeafId) -> u64 {
         self.finish.get(leaf).map_or(self.virtual_time, |finish| self.virtual_time.max(*finish))
     }
 
-    /// A call of the leaf has its turn.
+    /// Records that a call of a leaf was served.
     pub(crate) fn served(&mut self, leaf: LeafId, cost: u64, weight: u32) {
         let start = self.start(leaf);
         let LeafId(index) = leaf;

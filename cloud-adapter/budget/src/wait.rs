@@ -1,10 +1,10 @@
-//! What a call is told that waits for its budget: the one sentence for it, wherever somebody is told.
+//! The text for a call that waits for its budget. All logs, Events and pages use this text.
 
 use std::{fmt, time::Duration};
 
-/// A call waits for a bucket to have a token for it, and for nothing else.
+/// A call that waits only for a bucket to have a token for it.
 ///
-/// Written out, everything before the colon stays the same for as long as it waits for that bucket; the rest is how it is now.
+/// In the text form, the part before the colon stays the same while the call waits for that bucket; the rest is the current state.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -14,13 +14,13 @@ use std::{fmt, time::Duration};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetWait {
-    /// Of all buckets that it pays from, the one that keeps it the longest; the narrowest of those that do equally.
+    /// The bucket that delays the call the longest; of equals, the most specific one.
     pub bucket: String,
-    /// Calls that go before it, as far as can be foreseen.
+    /// Estimated number of calls that go first.
     pub ahead: u64,
-    /// Calls a second that the bucket grants now.
+    /// Calls per second granted by the bucket now.
     pub rate: f64,
-    /// Until its turn.
+    /// Estimated time until the call is sent.
     pub about: Duration,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for BudgetWait {
     }
 }
 
-/// Calls a second, with as many digits as people need.
+/// Calls per second, rounded for readers.
 struct Rate(f64);
 
 impl fmt::Display for Rate {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_people_need() {
+    fn rates_are_rounded_for_readers() {
         let text = |ahead, rate, seconds| {
             let about = Duration::from_secs_f64(seconds);
             BudgetWait { bucket: "b".into(), ahead, rate, about }.to_string()

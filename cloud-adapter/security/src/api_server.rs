@@ -1,4 +1,4 @@
-//! The two questions that are put to the API server: which keys sign tokens, and whether a token is good.
+//! Requests to the API server: which keys sign tokens, and whether a token is valid.
 
 use std::{
     error::Error,
@@ -18,40 +18,40 @@ use kube::{
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-/// Callers wait for the answer.
+/// Short, because callers wait for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Source: Kubernetes, "Service account issuer discovery". Every ServiceAccount may read both.
+/// Source: Kubernetes, "Service account issuer discovery". Every ServiceAccount may read both paths.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 const KEYS: &str = "/openid/v1/jwks";
 
-/// Why the API server gave no answer.
+/// Error of a request to the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiServerError {
-    /// Neither a pod's ServiceAccount nor a kubeconfig.
-    #[error("there is no way to the API server: {0}")]
+    /// There is neither a pod's ServiceAccount nor a kubeconfig.
+    #[error("cannot connect to the API server: {0}")]
     Config(String),
-    /// No answer in time.
+    /// The answer did not arrive in time.
     #[error("the API server did not answer within {} s", LIMIT.as_secs())]
     Timeout,
-    /// Refused, or not reachable.
-    #[error("the API server: {0}")]
+    /// The request was refused, or the API server is not reachable.
+    #[error("request to the API server failed: {0}")]
     Refused(String),
 }
 
-/// What the cluster says of its own tokens.
+/// The issuer and the signing keys of the cluster's tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovered {
-    /// Who issues them.
+    /// The issuer of the tokens.
     pub issuer: String,
     /// The JSON Web Key Set.
     pub jwks: String,
 }
 
-/// The way to the API server, with the pod's own token and the cluster's CA, or by a kubeconfig.
+/// Client of the API server that uses the pod's own token and the cluster's CA, or a kubeconfig.
 #[derive(Default)]
 pub struct ApiServer {
     kubeconfig: Option<PathBuf>,
-    /// Made anew after an error: the CA may have been replaced meanwhile.
+    /// Recreated after an error, since the CA may have been replaced.
     client: Mutex<Option<Client>>,
 }
 
@@ -67,18 +67,18 @@ struct Discovery {
 }
 
 impl ApiServer {
-    /// Connects nowhere yet. Without a kubeconfig, as a pod does.
+    /// Creates the client without connecting. Without a kubeconfig, it uses the in-cluster configuration.
     #[must_use]
     pub fn new(kubeconfig: Option<PathBuf>) -> Self {
         Self { kubeconfig, client: Mutex::default() }
     }
 
-    /// Asks for the issuer and the keys.
+    /// Reads the issuer and the keys.
     ///
-    /// The keys are read where the API server always serves them: the address that discovery names is for others.
+    /// Reads the keys from the fixed path on the API server, because the address in the discovery document is meant for other clients.
     ///
     /// # Errors
-    /// If it does not answer, or not as expected.
+    /// Returns an error if the API server does not answer, or not in the expected form.
     pub async fn discover(&self) -> Result<Discovered, ApiServerError> {
         self.ask(async |client| {
             let discovery: Discovery = client.request(get(DISCOVERY)?).await?;
@@ -88,10 +88,10 @@ impl ApiServer {
         .await
     }
 
-    /// Asks whether a token is good for an audience.
+    /// Checks whether a token is valid for an audience.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the API server does not answer.
     pub async fn review(&self, token: &str, audience: &str) -> Result<TokenReviewStatus, ApiServerError> {
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -135,24 +135,24 @@ async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client, ApiServerError>
     Client::try_from(config).map_err(|error| ApiServerError::Config(words(&error)))
 }
 
-/// What a kubeconfig says.
+/// Reads a kubeconfig.
 ///
 /// # Errors
-/// Why it cannot be used, with its name.
+/// Returns the path and the reason why the file cannot be used.
 pub async fn configuration(kubeconfig: &Path) -> Result<Config, String> {
     let wrong = |error| format!("{}: {}", kubeconfig.display(), fault(&error));
     let read = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)
 }
 
-/// The parser's own words show the lines around, and those have secrets.
+/// The parser's own message quotes neighbouring lines, which contain secrets.
 fn fault(error: &KubeconfigError) -> String {
     let KubeconfigError::Parse(error) = error else { return error.to_string() };
-    let place = error.location().map(|at| format!(": look at line {}, column {}", at.line(), at.column()));
-    format!("is no kubeconfig{}", place.unwrap_or_default())
+    let place = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
+    format!("invalid kubeconfig{}", place.unwrap_or_default())
 }
 
-/// An error of kube's client, without secrets.
+/// Formats an error of the kube client without secrets.
 fn words(error: &kube::Error) -> String {
     let mut all = successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     all.find_map(without_secrets).unwrap_or_else(|| error.to_string())
@@ -175,13 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_a_broken_kubeconfig_are_not_told() {
+    fn secrets_of_a_broken_kubeconfig_are_not_printed() {
         for text in ["users:\n- name: a\n   token: hunter2\n", "kind: Config\nusers: hunter2\n"] {
-            let told = fault(&Kubeconfig::from_yaml(text).expect_err("is none"));
-            assert!(
-                told.starts_with("is no kubeconfig: look at line ") && !told.contains("hunter2"),
-                "{told}"
-            );
+            let told = fault(&Kubeconfig::from_yaml(text).expect_err("YAML syntax"));
+            assert!(told.starts_with("invalid kubeconfig: see line ") && !told.contains("hunter2"), "{told}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bearer tokens: how they are read from a request, checked, and remembered for a while.
+//! Bearer tokens: reads them from requests, checks them and caches the results.
 
 use std::{
     collections::BTreeMap,
@@ -14,55 +14,55 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{ApiServer, KeySet, Keys, ServiceAccount, TokenError, token};
 
-/// A good review is believed for this long: the API server may take the token back meanwhile.
+/// How long a positive review is cached; the API server may revoke the token in this time.
 const REVIEW_GOOD: Duration = Duration::from_secs(30);
-/// A bad one for this long, so that a caller which repeats itself does not ask the API server each time.
+/// How long a negative review is cached, so that a caller that retries does not cause a request to the API server each time.
 const REVIEW_BAD: Duration = Duration::from_secs(10);
-/// Questions to the API server at once.
+/// Maximum number of concurrent requests to the API server.
 const REVIEWS: usize = 4;
-/// Callers that wait for their turn to have one asked. More are told to come again: made-up tokens are cheap.
+/// Maximum number of callers that wait for a request. Further callers are asked to retry, because forged tokens are cheap to make.
 const WAITING: usize = 64;
-/// Tokens remembered. Each caller has one, and a new one every few minutes.
+/// Maximum number of cached tokens. Each caller has one, and gets a new one every few minutes.
 const REMEMBERED: usize = 1024;
 
 /// Checks the tokens of callers.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one in a process, in a box")]
+#[expect(clippy::large_enum_variant, reason = "a process has one instance, which is boxed")]
 pub enum Bearers {
-    /// By the cluster's public keys.
+    /// Verifies tokens with the cluster's public keys.
     Offline {
-        /// Who a token must be for.
+        /// The required audience of tokens.
         audience: String,
-        /// What signs tokens.
+        /// The keys that sign tokens.
         keys: Arc<Keys>,
-        /// What was checked already.
+        /// Tokens that were verified.
         seen: Seen<Arc<KeySet>>,
     },
-    /// By asking the API server.
+    /// Asks the API server about each token.
     Review {
-        /// Who a token must be for.
+        /// The required audience of tokens.
         audience: String,
-        /// Who is asked.
+        /// The API server.
         api: ApiServer,
-        /// What was found good already.
+        /// Tokens that were accepted.
         seen: Seen<()>,
-        /// What was found bad: apart, so that made-up tokens do not push out good ones.
+        /// Tokens that were refused. A separate cache, so that forged tokens do not evict accepted ones.
         refused: Seen<()>,
-        /// Held while waiting and asking.
+        /// Permits held while waiting for a request and during it.
         waiting: Semaphore,
-        /// Held while asking.
+        /// Permits held during a request.
         asking: Semaphore,
     },
 }
 
 impl Bearers {
-    /// Tokens are checked by public keys.
+    /// Verifies tokens with public keys.
     #[must_use]
     pub fn offline(audience: String, keys: Arc<Keys>) -> Self {
         Self::Offline { audience, keys, seen: Seen::default() }
     }
 
-    /// Tokens are checked by the API server.
+    /// Verifies tokens by asking the API server.
     #[must_use]
     pub fn review(audience: String, api: ApiServer) -> Self {
         Self::Review {
@@ -75,10 +75,10 @@ impl Bearers {
         }
     }
 
-    /// Who sent these headers.
+    /// The ServiceAccount of the token in these headers.
     ///
     /// # Errors
-    /// `CALLER_UNAUTHENTICATED` with what is wrong; `STARTING` if that cannot be known now.
+    /// `CALLER_UNAUTHENTICATED` if the token is missing or invalid; `STARTING` if it cannot be checked now.
     pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<ServiceAccount, AdapterError> {
         let token = bearer(headers)?;
         match self {
@@ -97,9 +97,10 @@ impl Bearers {
                 if let Some(known) = known() {
                     return known.map_err(|error| wrong(&error));
                 }
-                let _place = waiting.try_acquire().map_err(|_full| not_now("too many wait for it"))?;
+                let _place =
+                    waiting.try_acquire().map_err(|_full| not_now("too many callers wait for the check"))?;
                 let _turn = asking.acquire().await.map_err(|closed| not_now(&closed.to_string()))?;
-                // Somebody with the same token may have asked meanwhile.
+                // Another caller with the same token may have asked in the meantime.
                 if let Some(known) = known() {
                     return known.map_err(|error| wrong(&error));
                 }
@@ -112,7 +113,7 @@ impl Bearers {
     }
 }
 
-/// Asks the API server. What a token says of itself is looked at first: one that is not for us is no question.
+/// Asks the API server. The claims are read first: a token for another audience needs no request.
 async fn review(
     token: &str,
     audience: &str,
@@ -126,7 +127,7 @@ async fn review(
     if status.authenticated != Some(true) {
         return Ok(Err(TokenError::Refused));
     }
-    // An API server that knows no audiences would answer without them: then the token may be good for anybody.
+    // An API server without support for audiences omits them; the token could then be valid for any audience.
     if !status.audiences.unwrap_or_default().iter().any(|one| one == audience) {
         return Ok(Err(TokenError::Audience(audience.to_owned())));
     }
@@ -152,7 +153,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
     }
 }
 
-/// The refusal of a caller that proved nothing.
+/// The refusal of a caller that could not prove an identity.
 pub(crate) fn unauthenticated(why: impl Into<String>) -> AdapterError {
     AdapterError::new(Reason::CallerUnauthenticated, why)
 }
@@ -161,12 +162,12 @@ fn wrong(error: &TokenError) -> AdapterError {
     unauthenticated(format!("the token {error}"))
 }
 
-/// The token may be good: the caller comes again.
+/// The refusal of a caller whose token cannot be checked now; the caller should retry.
 fn not_now(why: &str) -> AdapterError {
-    AdapterError::new(Reason::Starting, format!("callers cannot be checked now: {why}"))
+    AdapterError::new(Reason::Starting, format!("callers cannot be authenticated now: {why}"))
 }
 
-/// Tokens that were checked, by their digests. `C`: what the answer depends on.
+/// Cache of checked tokens, by digest. `C`: the context that a result depends on.
 #[derive(Debug)]
 pub struct Seen<C>(Mutex<BTreeMap<[u8; 32], Known<C>>>);
 
@@ -197,7 +198,7 @@ impl<C> Seen<C> {
             seen.retain(|_, known| known.until > now);
         }
         if seen.len() >= REMEMBERED {
-            // Digests have no order that means anything: any one goes.
+            // Digests are random, so the evicted entry is, too.
             seen.pop_first();
         }
         seen.insert(digest(token), Known { under, answer, until: now + lasts });

@@ -1,7 +1,7 @@
-//! What the bodies of requests may hold at once, and how long one may take.
+//! Limits the memory that request bodies use together, and the time in which a body must arrive.
 //!
-//! A message is kept until it is complete, so callers that never complete theirs could fill the memory. The limit on one message
-//! is the services' own.
+//! A message is buffered until it is complete, so callers that never complete theirs could exhaust the memory. The limit for a single
+//! message is set in the services.
 
 use std::{
     future::Future as _,
@@ -20,16 +20,16 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 use tonic::{Status, codegen::StdError};
 
-/// What is kept of all bodies together, in bytes: of the beginnings, and of all that goes beyond. Apart, so that who sends little
-/// is not refused for those who send much.
+/// Memory for all bodies together, in bytes: for the first part of each body, and for everything beyond. Separate, so that callers with
+/// small requests are not refused because of callers with large ones.
 const BEGINNINGS: usize = 16 * 1024 * 1024;
 const BEYOND: usize = 32 * 1024 * 1024;
-/// What counts as the beginning of a body: more than most requests have.
+/// Size of the first part of a body: more than most requests need.
 const BEGINNING: usize = 16 * 1024;
-/// A body is received within this time. A request of the contract is one message, sent at once.
+/// Time in which a body must arrive. A request of the contract is a single message that is sent at once.
 const TIME: Duration = Duration::from_secs(30);
 
-/// The room that is left.
+/// The memory that is left.
 #[derive(Debug)]
 pub struct Room {
     beginnings: AtomicUsize,
@@ -43,7 +43,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes room for more bytes of a body that has this many. False: there is none, and nothing is taken.
+    /// Reserves memory for more bytes of a body of size `body`. Returns false, and reserves nothing, if there is not enough.
     fn grow(&self, body: usize, bytes: usize) -> bool {
         let (now, then) = (parts(body), parts(body + bytes));
         if !take(&self.beginnings, then.0 - now.0) {
@@ -56,7 +56,7 @@ impl Room {
         taken
     }
 
-    /// Gives back what a body of this many bytes took.
+    /// Releases the memory of a body of this size.
     fn give_back(&self, body: usize) {
         let (beginning, beyond) = parts(body);
         self.beginnings.fetch_add(beginning, Ordering::AcqRel);
@@ -64,7 +64,7 @@ impl Room {
     }
 }
 
-/// The beginning of a body, and the rest.
+/// The sizes of the first part of a body and of the rest.
 fn parts(body: usize) -> (usize, usize) {
     (body.min(BEGINNING), body.saturating_sub(BEGINNING))
 }
@@ -73,11 +73,11 @@ fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes)).is_ok()
 }
 
-/// A request's body within these bounds. What it took is given back when it is dropped, which is when the message is read.
+/// A request body with these limits. Its memory is released on drop, which is when the message has been read.
 #[derive(Debug)]
 pub struct Bounded<B> {
     body: Pin<Box<B>>,
-    /// What came before the service began to read.
+    /// The frame that arrived before the service began to read.
     first: Option<Frame<Bytes>>,
     room: Arc<Room>,
     taken: usize,
@@ -89,10 +89,10 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<StdError>,
 {
-    /// Waits for the first of it: a call that never goes on costs no more than this.
+    /// Waits for the first frame, so that a call whose body never arrives costs no more than this.
     ///
     /// # Errors
-    /// If it does not come, or there is no room for it.
+    /// Returns an error if the frame does not arrive, or if there is not enough memory for it.
     pub(crate) async fn begun(body: B, room: Arc<Room>) -> Result<Self, Status> {
         let end = Box::pin(tokio::time::sleep(TIME));
         let mut bounded = Self { body: Box::pin(body), first: None, room, taken: 0, end };
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_little_finds_room_among_those_who_send_much() {
+    fn small_requests_are_accepted_among_large_ones() {
         let room = Room::default();
         let mut large = 0;
         while room.grow(0, 4 * 1024 * 1024) {
@@ -160,13 +160,13 @@ mod tests {
         }
         assert_eq!(large, BEYOND / (4 * 1024 * 1024 - BEGINNING));
         assert!(room.grow(0, 100) && room.grow(100, BEGINNING - 100), "a beginning");
-        assert!(!room.grow(BEGINNING, 1024 * 1024), "and no more");
+        assert!(!room.grow(BEGINNING, 1024 * 1024), "no memory beyond the first part");
         room.give_back(4 * 1024 * 1024);
         assert!(room.grow(BEGINNING, 1024 * 1024));
     }
 
     #[test]
-    fn all_that_was_taken_comes_back() {
+    fn all_reserved_memory_is_released() {
         let room = Room::default();
         let mut body = 0;
         for bytes in [1, 20_000, 5, 100_000, 0] {

@@ -1,32 +1,32 @@
-//! Who calls, and what that says of how urgent it may be.
+//! The identity of a caller, and the maximum urgency of its calls.
 
 use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::Priority;
 
-/// What an identity is to the adapter. The queue share goes with it.
+/// Role of an identity in the adapter. Determines its share of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Nodes: instances.
+    /// node-controller: instances.
     NodeController,
-    /// Services: load balancers.
+    /// service-controller: load balancers.
     ServiceController,
-    /// Routes.
+    /// route-controller: routes.
     RouteController,
-    /// Another replica of this adapter: its watches.
+    /// Another replica of this adapter: watches only.
     Adapter,
-    /// A person with a tool: dry runs and watches.
+    /// An operator with a tool: dry runs and watches.
     Operator,
-    /// Nobody asked who it is: all methods, no cap. Only where authentication is switched off.
+    /// A caller that was not authenticated, because authentication is off: all methods, any urgency.
     Anyone,
 }
 
 impl Role {
-    /// All that an identity can be given.
+    /// All roles that can be assigned to an identity.
     pub const NAMED: [Self; 5] =
         [Self::NodeController, Self::ServiceController, Self::RouteController, Self::Adapter, Self::Operator];
 
-    /// The word in flags, metrics and logs.
+    /// The name in flags, metrics and logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -39,13 +39,13 @@ impl Role {
         }
     }
 
-    /// Reads the word of a role that an identity can be given.
+    /// Parses the name of a role that can be assigned to an identity.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|role| role.word() == word)
     }
 
-    /// The most urgent that its calls may be.
+    /// The maximum urgency of the role's calls.
     #[must_use]
     pub const fn cap(self) -> Priority {
         match self {
@@ -56,17 +56,17 @@ impl Role {
     }
 }
 
-/// Who calls.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
-    /// What it may do.
+    /// The role.
     pub role: Role,
-    /// The name that it proved, such as `system:serviceaccount:kube-system:cloud-node-controller`.
+    /// The name that the caller proved, such as `system:serviceaccount:kube-system:cloud-node-controller`.
     pub subject: Arc<str>,
 }
 
 impl Caller {
-    /// Nobody asked.
+    /// A caller that was not authenticated.
     #[must_use]
     pub fn anyone() -> Self {
         Self { role: Role::Anyone, subject: Arc::from("anyone") }

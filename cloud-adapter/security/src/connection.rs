@@ -1,4 +1,4 @@
-//! One gRPC connection: its limits, and its end.
+//! One gRPC connection: its limits and its termination.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -22,31 +22,31 @@ use tower::{Service, ServiceExt as _};
 
 use crate::{ServiceAccount, metrics::Ended};
 
-/// What one connection may cost. Source: security, "Network".
+/// Limits of one connection. Source: docs/security.md, "Network".
 const STREAMS: u32 = 100;
 const HEADERS: u32 = 64 * 1024;
-/// Received ahead of being read: by one call, and by all of a connection.
+/// Bytes buffered before the service reads them, per call and per connection.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const WINDOW: u32 = 256 * 1024;
-/// Kept of an answer for a caller that reads slowly, by call.
+/// Bytes of a response buffered for a caller that reads slowly, per call.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Calls that are cancelled as soon as they are sent, not yet cleaned up; the connection ends at more.
+/// Calls that the peer cancelled at once and that are not cleaned up yet. The connection is closed if there are more.
 const RESETS: usize = 20;
-/// Calls that we cancelled for breaking the protocol; the connection ends at more.
+/// Calls that the server reset because of protocol errors. The connection is closed if there are more.
 const ERRORS: usize = 100;
-/// A peer that is gone without a word is noticed.
+/// Detects peers that disappeared without closing the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 
-/// How long things may take on a connection.
+/// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Until the first call that is admitted.
+    /// Time until the first call must be admitted.
     pub silence: Duration,
-    /// Until the peer is asked to connect anew, so that what was proved once does not count for ever. Lengthened by up to a
-    /// tenth, by chance: connections that began together do not end together.
+    /// Age at which the peer is asked to reconnect, so that it must prove its identity again. Up to a tenth is added at random, so that
+    /// connections opened together are not closed together.
     pub age: Duration,
-    /// For calls under way to end after that. Watches that are still open then are cut; they resume elsewhere.
+    /// Time that calls in flight then have to finish. Watches that are still open are cut; clients resume them on a new connection.
     pub grace: Duration,
 }
 
@@ -56,15 +56,15 @@ impl Default for Times {
     }
 }
 
-/// Who is at the other end, as far as the connection tells. Stands in each request's extensions.
+/// The peer of a connection, stored in the extensions of each request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
-    /// Whom the client certificate names, or why it names nobody. `None`: there is none.
+    /// The ServiceAccount in the client certificate, or the reason why it names none. `None`: there is no certificate.
     pub(crate) account: Option<Result<ServiceAccount, String>>,
     newcomer: Arc<Newcomer>,
 }
 
-/// A connection as long as no call over it was admitted.
+/// State of a connection over which no call has been admitted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomer {
     admitted: AtomicBool,
@@ -72,17 +72,17 @@ pub(crate) struct Newcomer {
 }
 
 impl Newcomer {
-    /// Whether a call was admitted: then it is none any more.
+    /// Whether a call was admitted.
     pub(crate) fn is_known(&self) -> bool {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
+    /// Closes the connection.
     pub(crate) fn make_room(&self) {
         self.out.cancel();
     }
 
-    /// Returns when it has to end: never, once a call was admitted.
+    /// Completes when the connection must be closed; never, once a call was admitted.
     pub(crate) async fn must_go(&self) {
         self.out.cancelled().await;
         if self.is_known() {
@@ -96,7 +96,7 @@ impl Peer {
         Self { account, newcomer }
     }
 
-    /// A call was admitted.
+    /// Records that a call was admitted.
     pub(crate) fn known(&self) {
         self.newcomer.admitted.store(true, Ordering::Relaxed);
     }
@@ -106,7 +106,7 @@ impl Peer {
     }
 }
 
-/// Serves one connection until it ends. Tells why, if it was us who ended it.
+/// Serves one connection until it ends. Returns the reason if the server closed it.
 pub(crate) async fn serve<S>(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
@@ -160,9 +160,9 @@ fn builder() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Some of this much time.
+/// A random duration up to `most`.
 fn chance(most: Duration) -> Duration {
-    // Keyed anew for each: as random as needed here.
+    // Each `RandomState` has new keys, which is random enough here.
     let share = RandomState::new().hash_one(()) % 1000;
     most.mul_f64(f64::from(u32::try_from(share).unwrap_or_default()) / 1000.0)
 }

@@ -1,4 +1,4 @@
-//! Decides on a call before its body is read: who is it, and may it?
+//! Authenticates and authorises a call before its body is read.
 
 use cloud_api_proto::AdapterError;
 use http::{Extensions, HeaderMap};
@@ -11,18 +11,18 @@ use crate::{
     rules::{allows, forbidden},
 };
 
-/// How callers prove who they are.
+/// How callers are authenticated.
 #[derive(Debug)]
 pub enum Authentication {
-    /// They do not: all may do everything.
+    /// They are not: every caller may call every method.
     None,
-    /// By a ServiceAccount token in each call.
+    /// With a ServiceAccount token in each call.
     Bearer(Box<Bearers>),
-    /// By the certificate of their connection, which the handshake verified.
+    /// With the client certificate of the connection, which the handshake verified.
     Certificate,
 }
 
-/// What stands between the port and the services.
+/// Admits calls to the services.
 #[derive(Debug)]
 pub struct Gate {
     authentication: Authentication,
@@ -31,16 +31,16 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Puts the rules together.
+    /// Combines the rules.
     #[must_use]
     pub fn new(authentication: Authentication, identities: Identities, refusals: Refusals) -> Self {
         Self { authentication, identities, refusals }
     }
 
-    /// Who calls, if it may.
+    /// Returns the caller if the call is admitted.
     ///
     /// # Errors
-    /// `CALLER_UNAUTHENTICATED`, `CALLER_FORBIDDEN`; `STARTING` while callers cannot be checked.
+    /// `CALLER_UNAUTHENTICATED` or `CALLER_FORBIDDEN`; `STARTING` while callers cannot be checked.
     pub(crate) async fn admit(
         &self,
         path: &str,
@@ -56,7 +56,7 @@ impl Gate {
         let subject = account.to_string().into();
         let Some(role) = self.identities.role(&account) else {
             let stranger = Caller { role: Role::Anyone, subject };
-            let error = forbidden(&stranger, "is given no role by this adapter's --identity flags");
+            let error = forbidden(&stranger, "has no role in this adapter's --identity flags");
             self.refusals.note(None, path, &error);
             return Err(error);
         };

@@ -1,4 +1,4 @@
-//! The gate as a tower service: what is refused gets its answer here, and what passes carries its [`crate::Caller`].
+//! The gate as a tower service: it answers refused requests, and adds the [`crate::Caller`] to admitted ones.
 
 use std::{
     convert::Infallible,
@@ -19,7 +19,7 @@ use crate::{
     connection::Peer,
 };
 
-/// Stands before the services.
+/// A tower service that wraps the gRPC services.
 #[derive(Clone, Debug)]
 pub struct Guard<S> {
     services: S,
@@ -28,7 +28,7 @@ pub struct Guard<S> {
 }
 
 impl<S> Guard<S> {
-    /// Lets through to `services` what the gate admits.
+    /// Passes requests that the gate admits to `services`.
     #[must_use]
     pub fn new(services: S, gate: Gate) -> Self {
         Self { services, gate: Arc::new(gate), room: Arc::default() }
@@ -68,7 +68,7 @@ where
                         peer.known();
                     }
                     head.extensions.insert(caller);
-                    // Services see no path, and tell it when they refuse.
+                    // The services need the path for the log of refusals, but tonic does not pass it to them.
                     head.extensions.insert(head.uri.clone());
                     let body = match Bounded::begun(body, room).await {
                         Ok(body) => body,
@@ -82,7 +82,7 @@ where
     }
 }
 
-/// The answer to what is no gRPC. Source: gRPC over HTTP/2, "Requests".
+/// The response to a request that is not gRPC. Source: gRPC over HTTP/2, "Requests".
 fn no_grpc<B>(request: &Request<B>) -> Option<Response<Body>> {
     let content = request.headers().get(CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let status = if request.method() != Method::POST {

@@ -1,10 +1,10 @@
-//! ServiceAccounts, and the roles that they are given.
+//! ServiceAccounts and their roles.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use crate::Role;
 
-/// A Kubernetes ServiceAccount: who a caller is, whichever way it proved it.
+/// A Kubernetes ServiceAccount: the identity of a caller, independent of how the caller proved it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceAccount {
     namespace: String,
@@ -12,21 +12,21 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// Both names, or `None` if one cannot be a Kubernetes name.
+    /// `None` if one of the names is not a valid Kubernetes name.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Option<Self> {
         (is_name(namespace) && is_name(name))
             .then(|| Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// Reads the subject of a token. Source: Kubernetes, "Authenticating", ServiceAccount tokens.
+    /// Parses the subject of a token. Source: Kubernetes, "Authenticating", ServiceAccount tokens.
     #[must_use]
     pub fn from_subject(subject: &str) -> Option<Self> {
         let (namespace, name) = subject.strip_prefix("system:serviceaccount:")?.split_once(':')?;
         Self::new(namespace, name)
     }
 
-    /// Reads a SPIFFE ID of the form that service meshes and cert-manager give to workloads of Kubernetes:
+    /// Parses a SPIFFE ID in the form that service meshes and cert-manager give to Kubernetes workloads:
     /// `spiffe://TRUST_DOMAIN/ns/NAMESPACE/sa/NAME`.
     #[must_use]
     pub fn from_spiffe(id: &str, trust_domain: &str) -> Option<Self> {
@@ -42,18 +42,18 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// What Kubernetes allows in both names, roughly: a DNS subdomain. Source: RFC 1123.
+/// Whether Kubernetes allows the name, approximately: a DNS subdomain. Source: RFC 1123.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
 }
 
-/// One ServiceAccount and its role, as the flag names them: `ROLE=NAMESPACE/NAME`.
+/// One ServiceAccount and its role, as in the flag: `ROLE=NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What it may do.
+    /// The role.
     pub role: Role,
-    /// Who.
+    /// The ServiceAccount.
     pub account: ServiceAccount,
 }
 
@@ -66,7 +66,7 @@ impl FromStr for Identity {
         let (role, account) = text.split_once('=').ok_or(EXAMPLE)?;
         let role = Role::from_word(role).ok_or_else(|| {
             let words: Vec<&str> = Role::NAMED.into_iter().map(Role::word).collect();
-            format!("{role:?} is no role: use one of {}", words.join(", "))
+            format!("unknown role {role:?}: use one of {}", words.join(", "))
         })?;
         let account =
             account.split_once('/').and_then(|(namespace, name)| ServiceAccount::new(namespace, name));
@@ -74,7 +74,7 @@ impl FromStr for Identity {
     }
 }
 
-/// The roles of all ServiceAccounts that have one.
+/// The roles of all ServiceAccounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities(BTreeMap<ServiceAccount, Role>);
 
@@ -82,7 +82,7 @@ impl Identities {
     /// Collects them.
     ///
     /// # Errors
-    /// If one account is given two roles: tells which.
+    /// Returns an error that names the account if it has two roles.
     pub fn new(identities: &[Identity]) -> Result<Self, String> {
         let mut roles = BTreeMap::new();
         for Identity { role, account } in identities {
@@ -91,20 +91,20 @@ impl Identities {
             {
                 let (one, two) = (other.word(), role.word());
                 return Err(format!(
-                    "{account} is given two roles, {one} and {two}: give each its own account"
+                    "{account} has two roles, {one} and {two}: use a separate account for each"
                 ));
             }
         }
         Ok(Self(roles))
     }
 
-    /// What an account may do; `None`: nothing.
+    /// The role of an account; `None`: it may do nothing.
     #[must_use]
     pub fn role(&self, account: &ServiceAccount) -> Option<Role> {
         self.0.get(account).copied()
     }
 
-    /// Whether nobody has a role.
+    /// Whether no account has a role.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_is_a_service_account_or_nobody() {
+    fn only_subjects_of_service_accounts_are_parsed() {
         let read = |subject: &str| ServiceAccount::from_subject(subject).map(|account| account.to_string());
         let good = "system:serviceaccount:kube-system:cloud-node-controller";
         assert_eq!(read(good).as_deref(), Some(good));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spiffe_id_must_be_of_our_trust_domain_and_of_the_known_form() {
+    fn a_spiffe_id_must_have_the_trust_domain_and_the_known_form() {
         let read =
             |id: &str| ServiceAccount::from_spiffe(id, "example.org").map(|account| account.to_string());
         assert_eq!(
@@ -167,8 +167,8 @@ mod tests {
             ("service-controller", "use ROLE=NAMESPACE/SERVICEACCOUNT"),
             ("service-controller=csc", "use ROLE=NAMESPACE/SERVICEACCOUNT"),
             ("service-controller=a/b/c", "use ROLE=NAMESPACE/SERVICEACCOUNT"),
-            ("anyone=a/b", "is no role: use one of node-controller"),
-            ("admin=a/b", "is no role: use one of node-controller"),
+            ("anyone=a/b", "unknown role \"anyone\": use one of node-controller"),
+            ("admin=a/b", "unknown role \"admin\": use one of node-controller"),
         ] {
             let refused = text.parse::<Identity>().expect_err(text);
             assert!(refused.contains(wanted), "{text}: {refused}");
@@ -179,7 +179,7 @@ mod tests {
     fn one_account_has_one_role() {
         let identity = |text: &str| text.parse::<Identity>().expect("good");
         let twice = [identity("operator=a/b"), identity("operator=a/b")];
-        assert!(Identities::new(&twice).is_ok(), "said twice is no contradiction");
+        assert!(Identities::new(&twice).is_ok(), "the same role given twice");
         let two = [identity("operator=a/b"), identity("adapter=a/b")];
         assert!(Identities::new(&two).expect_err("two roles").contains("two roles"));
     }

@@ -1,4 +1,4 @@
-//! Where the cluster's public keys come from, and when they are fetched anew.
+//! Fetches the cluster's public keys and refreshes them.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,32 +9,32 @@ use tokio::{
 
 use crate::{ApiServer, KeySet, reload};
 
-/// The API server is asked at least this often: a key that was taken back must not count for ever.
+/// Longest interval between two reads from the API server, so that a revoked key does not stay valid forever.
 const EVERY: Duration = Duration::from_hours(1);
-/// A token with an unknown key makes us look again, but not more often than this: tokens are cheap to make up.
+/// Shortest interval between two reads. A token with an unknown key triggers a read, and forged tokens are cheap to make.
 const AT_MOST: Duration = Duration::from_secs(10);
 
-/// Where keys come from.
+/// Source of the keys.
 #[derive(Debug)]
 pub enum KeySource {
-    /// A mounted JWKS.
+    /// A mounted JWKS file.
     File {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose keys they are: a JWKS does not say it.
+        /// The issuer that the keys belong to, which a JWKS does not contain.
         issuer: String,
     },
     /// The API server's discovery endpoint.
     ApiServer {
-        /// Who is asked.
+        /// The API server.
         api: ApiServer,
-        /// `None`: the issuer is as discovered.
+        /// The issuer of the keys. `None`: as discovered.
         issuer: Option<String>,
     },
 }
 
 impl KeySource {
-    /// How often it is looked at.
+    /// Interval between reads.
     fn every(&self) -> Duration {
         match self {
             Self::File { .. } => reload::EVERY,
@@ -46,7 +46,7 @@ impl KeySource {
     async fn fetch(&self) -> Result<(String, String), String> {
         match self {
             Self::File { path, issuer } => {
-                // A small mounted file: not worth a thread.
+                // The file is small and mounted in memory, so a blocking read is acceptable.
                 let text =
                     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 Ok((issuer.clone(), text))
@@ -59,35 +59,35 @@ impl KeySource {
     }
 }
 
-/// The cluster's keys as far as they are known.
+/// The known keys of the cluster.
 #[derive(Debug)]
 pub struct Keys {
     source: KeySource,
     current: watch::Sender<Option<Arc<KeySet>>>,
-    /// Held while fetching: whoever comes second finds the result.
+    /// Locked while fetching, so that concurrent callers use the same result.
     last: Mutex<Option<Attempt>>,
 }
 
 #[derive(Debug)]
 struct Attempt {
     at: Instant,
-    /// The issuer and the keys, so that the same answer does not become a new set; or why there are none.
+    /// The issuer and the JWKS, to detect unchanged answers; or the reason why there are no keys.
     answer: Result<(String, String), String>,
 }
 
 impl Keys {
-    /// Fetches nothing yet.
+    /// Creates an empty set without fetching.
     #[must_use]
     pub fn new(source: KeySource) -> Self {
         Self { source, current: watch::Sender::new(None), last: Mutex::default() }
     }
 
-    /// The keys, looked at again if the one that is asked for is not among them and it is not too soon.
+    /// Returns the keys. Fetches them first if `id` is unknown and the last fetch is long enough ago.
     ///
-    /// The set may still lack the key: then nobody publishes it.
+    /// The returned set may still lack the key: then the cluster does not publish it.
     ///
     /// # Errors
-    /// If that cannot be known, because there are no keys or the last look failed: says why.
+    /// Returns the reason if there are no keys, or if the key is unknown and the last fetch failed.
     pub async fn with(&self, id: &str) -> Result<Arc<KeySet>, String> {
         if let Some(keys) = self.known(id) {
             return Ok(keys);
@@ -103,11 +103,11 @@ impl Keys {
         match (self.current.borrow().clone(), failed) {
             (Some(keys), None) => Ok(keys),
             (Some(keys), Some(_)) if keys.has(id) => Ok(keys),
-            (_, why) => Err(why.cloned().unwrap_or_else(|| "they were not fetched yet".to_owned())),
+            (_, why) => Err(why.cloned().unwrap_or_else(|| "they have not been fetched yet".to_owned())),
         }
     }
 
-    /// Fetches the keys again and again; never ends.
+    /// Fetches the keys periodically; never returns.
     pub async fn keep_fresh(&self) {
         loop {
             self.look(&mut *self.last.lock().await).await;
@@ -116,10 +116,10 @@ impl Keys {
         }
     }
 
-    /// Fetches once, now.
+    /// Fetches the keys now.
     ///
     /// # Errors
-    /// Why there are no keys.
+    /// Returns the reason why there are no keys.
     pub async fn fetch(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
         self.look(&mut last).await;
@@ -131,7 +131,7 @@ impl Keys {
         self.current.borrow().clone().filter(|keys| keys.has(id))
     }
 
-    /// Asks the source; what cannot be used changes nothing.
+    /// Reads the source; an unusable answer changes nothing.
     async fn look(&self, last: &mut Option<Attempt>) {
         let known = last.take().and_then(|last| last.answer.ok());
         let answer = match self.source.fetch().await {
@@ -140,20 +140,20 @@ impl Keys {
             Err(why) => Err(why),
         };
         if let Err(why) = &answer {
-            tracing::warn!(why, "The cluster's token keys cannot be fetched: known ones stay in force");
+            tracing::warn!(why, "Cannot fetch the cluster's token keys; keeping the known ones");
         }
         *last = Some(Attempt { at: Instant::now(), answer });
     }
 
     fn take_over(&self, (issuer, jwks): &(String, String)) -> Result<(), String> {
-        let keys = KeySet::parse(issuer, jwks).map_err(|error| format!("the set of keys {error}"))?;
-        tracing::info!(?keys, "The cluster's token keys are known");
+        let keys = KeySet::parse(issuer, jwks).map_err(|error| format!("the key set {error}"))?;
+        tracing::info!(?keys, "Fetched the cluster's token keys");
         self.current.send_replace(Some(Arc::new(keys)));
         Ok(())
     }
 }
 
-/// Until the next look. A failed one must not leave a key that was taken back in force for an hour more.
+/// Time until the next fetch. After a failure it is short, so that a revoked key does not stay valid for another hour.
 fn pause(every: Duration, failed: bool) -> Duration {
     if failed { every.min(AT_MOST) } else { every }
 }

@@ -1,10 +1,10 @@
-//! Who may talk to a cloud adapter: TLS, identities, and what each identity may do.
+//! Access control of the cloud adapter: TLS, identities, and what each identity may do.
 //!
-//! All cryptography and all parsing of tokens is left to well-known crates; what is here decides what is asked of them.
+//! All cryptography and token parsing is done by well-known crates; this crate decides what they must check.
 //!
-//! In reading order: `caller`, `identity` and `rules` say who may do what; `token`, `jwks`, `api_server`, `bearer` and `spiffe`
-//! find out who calls; `tls` and [`reload`] keep certificates fresh; `gate` decides on a request, and `guard` stands before the
-//! services and asks it; `port` takes connections and bounds what they may cost.
+//! In reading order: `caller`, `identity` and `rules` define roles and permissions; `token`, `jwks`, `api_server`, `bearer` and `spiffe`
+//! authenticate callers; `tls` and [`reload`] keep certificates current; `gate` decides on a request, and `guard` calls it in front of the
+//! services; `port` accepts connections and limits their cost.
 
 mod api_server;
 mod bearer;

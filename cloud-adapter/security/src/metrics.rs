@@ -1,4 +1,4 @@
-//! What is counted of callers and connections.
+//! Metrics of callers and connections.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use prometheus_client::{
 
 use crate::Role;
 
-/// Cloning shares them.
+/// Clones share their state.
 #[derive(Clone, Default)]
 pub struct Metrics {
     refused: Family<RefusedLabels, Counter>,
@@ -29,18 +29,18 @@ struct EndedLabels {
     why: &'static str,
 }
 
-/// Why we ended a connection.
+/// Why the server closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The TLS handshake failed.
     Handshake,
-    /// It took too long.
+    /// The TLS handshake took too long.
     SlowHandshake,
-    /// Nobody with a role came over it.
+    /// No call was admitted over the connection in time.
     Silent,
-    /// It was old.
+    /// The connection reached its maximum age.
     Aged,
-    /// It broke the protocol, or its limits.
+    /// The peer violated the protocol, or its limits.
     Broken,
 }
 
@@ -57,17 +57,21 @@ impl Ended {
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
             "calls_refused",
-            "Calls refused for who the caller is, by role and reason",
+            "Calls refused because of the caller's identity, by role and reason",
             metrics.refused.clone(),
         );
-        registry.register("connections_ended", "gRPC connections that we ended", metrics.ended.clone());
-        registry.register("connections", "gRPC connections now", metrics.connections.clone());
+        registry.register(
+            "connections_ended",
+            "gRPC connections closed by the server",
+            metrics.ended.clone(),
+        );
+        registry.register("connections", "Open gRPC connections", metrics.connections.clone());
         metrics
     }
 
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_of_callers_is_in_the_reference() {
+    fn the_reference_lists_all_metrics_of_callers() {
         let mut registry = Registry::with_prefix("cloud_adapter");
         let metrics = Metrics::register(&mut registry);
         metrics.refused(None, "NO_TOKEN");

@@ -1,4 +1,4 @@
-//! The gRPC port: takes connections, as many as it may, and shakes hands without letting one hold up the others.
+//! The gRPC port: accepts a bounded number of connections and performs their handshakes concurrently.
 
 use std::{
     collections::VecDeque,
@@ -31,27 +31,27 @@ use crate::{
     spiffe,
 };
 
-/// Connections at once; more wait in the kernel's queue.
+/// Maximum number of connections; more wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
-/// Of these, connections over which no call was admitted yet, those in their handshake included. The oldest of them is closed before a
-/// new one is taken: so strangers take no places of callers, and callers do not wait until the strangers' handshakes time out.
+/// Maximum number of connections without an admitted call yet, including those in their handshake. The oldest is closed for a new one, so
+/// that unknown peers cannot use up the connections, and callers need not wait until the peers' handshakes time out.
 const NEWCOMERS: usize = 128;
-/// The time for a handshake.
+/// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Out of file descriptors or memory: somebody else has to end first.
+/// Pause after running out of file descriptors or memory: another connection has to end first.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Where the port listens.
+/// Address of the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// An IP address and a port.
     Tcp(SocketAddr),
-    /// The path of a socket: `unix:/run/cloud-adapter.sock`.
+    /// The path of a Unix socket: `unix:/run/cloud-adapter.sock`.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Whether only this machine can connect.
+    /// Whether only processes on this machine can connect.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -73,7 +73,10 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some(path) if Path::new(path).is_absolute() => Ok(Self::Unix(path.into())),
-            Some(path) => Err(format!("{path:?} is no absolute path: use unix:/run/cloud-adapter.sock")),
+            Some(path) => Err(format!(
+                "invalid socket path {path:?}: use an absolute path, such as \
+                 unix:/run/cloud-adapter.sock"
+            )),
             None => text.parse().map(Self::Tcp).map_err(|error| {
                 format!("{error}: use an IP address and a port, such as 0.0.0.0:8443, or unix:/path")
             }),
@@ -100,36 +103,36 @@ enum Listener {
     Unix(UnixListener, Socket),
 }
 
-/// Removes the socket's file in the end.
+/// The listener and the guard that removes the socket file on drop.
 #[derive(Debug)]
 struct Socket(PathBuf);
 
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.0) {
-            tracing::debug!(path = %self.0.display(), %error, "The socket cannot be removed");
+            tracing::debug!(path = %self.0.display(), %error, "Cannot remove the socket");
         }
     }
 }
 
-/// What all connections of a port have in common.
+/// Settings that all connections of a port share.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// The certificates; `None`: plaintext.
+    /// The TLS configuration; `None`: plaintext.
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    /// The trust domain that client certificates must be of; `None`: none are looked at.
+    /// The required trust domain of client certificates; `None`: client certificates are not checked.
     pub trust_domain: Option<Arc<str>>,
-    /// How long things may take.
+    /// Time limits.
     pub times: Times,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
 }
 
 impl Port {
-    /// Opens it.
+    /// Opens the port.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Returns the error of the operating system.
     pub async fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => Ok(Self(Listener::Tcp(TcpListener::bind(address).await?))),
@@ -141,10 +144,10 @@ impl Port {
         }
     }
 
-    /// Where it is open, with the port that the system chose.
+    /// The address of the port, with the port number that the system chose.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Returns the error of the operating system.
     pub fn address(&self) -> io::Result<Address> {
         match &self.0 {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -152,7 +155,7 @@ impl Port {
         }
     }
 
-    /// Serves until told to stop, and then until all connections have ended.
+    /// Serves until `stop` is cancelled, and then until all connections have ended.
     pub async fn serve<S>(self, terms: Terms, service: S, stop: CancellationToken)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
@@ -175,7 +178,7 @@ impl Port {
                     Ok(Stream::Tcp(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
                     Ok(Stream::Unix(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
                     Err(error) => {
-                        tracing::warn!(%error, "A connection cannot be taken");
+                        tracing::warn!(%error, "Cannot accept a connection");
                         tokio::time::sleep(BREATH).await;
                         continue;
                     }
@@ -186,7 +189,7 @@ impl Port {
             () = accept => (),
             () = stop.cancelled() => (),
         }
-        // New callers are refused at once and do not wait in vain.
+        // New clients are refused at once instead of waiting in vain.
         drop(self);
         tracker.close();
         tracker.wait().await;
@@ -196,7 +199,7 @@ impl Port {
         match &self.0 {
             Listener::Tcp(listener) => {
                 let (stream, _from) = listener.accept().await?;
-                // Answers are small and waited for.
+                // Responses are small, and callers wait for them.
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
@@ -210,7 +213,7 @@ enum Stream {
     Unix(UnixStream),
 }
 
-/// A connection that has just come.
+/// A new connection.
 struct Arrival {
     terms: Terms,
     stop: CancellationToken,
@@ -218,7 +221,7 @@ struct Arrival {
     newcomer: Arc<Newcomer>,
 }
 
-/// Connections over which no call was admitted yet, the oldest first.
+/// Connections without an admitted call yet, the oldest first.
 #[derive(Debug, Default)]
 struct Lobby(VecDeque<Weak<Newcomer>>);
 
@@ -233,7 +236,7 @@ impl Lobby {
         newcomer
     }
 
-    /// Closes the oldest connection that is here, if there is one.
+    /// Closes the oldest of these connections, if there is one.
     fn close_oldest(&mut self) {
         self.forget_others();
         if let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade()) {
@@ -241,14 +244,14 @@ impl Lobby {
         }
     }
 
-    /// Those that have ended, and those over which a call was admitted, are here no longer.
+    /// Drops connections that have ended or have an admitted call.
     fn forget_others(&mut self) {
         self.0.retain(|one| one.upgrade().is_some_and(|one| !one.is_known()));
     }
 }
 
 impl Arrival {
-    /// Serves until it ends, or until a newer one takes the place of one that has proved nothing.
+    /// Serves the connection until it ends, or until a newer one replaces it before a call was admitted.
     async fn welcome<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
@@ -261,7 +264,7 @@ impl Arrival {
         }
     }
 
-    /// Shakes hands, serves, and counts the end.
+    /// Performs the handshake, serves the connection, and counts its end.
     async fn served<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
@@ -282,7 +285,7 @@ impl Arrival {
                     connection::serve(stream, Peer::of(account, newcomer), service, (times, stop)).await
                 }
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, "A TLS handshake failed");
+                    tracing::debug!(%error, "TLS handshake failed");
                     Some(Ended::Handshake)
                 }
                 Err(_elapsed) => Some(Ended::SlowHandshake),
@@ -295,7 +298,7 @@ impl Arrival {
     }
 }
 
-/// A connection in the gauge.
+/// Counts a connection in the gauge.
 struct Counted(Metrics);
 
 impl Counted {
@@ -311,15 +314,15 @@ impl Drop for Counted {
     }
 }
 
-/// Opens a socket that nobody but user and group can reach, from the first moment on: it gets its mode in a folder that is ours alone,
-/// and only then its name. What has that name already stays.
+/// Opens a socket that only its user and group can ever reach: it gets its mode in a private directory, and only then its final name. An
+/// existing file of that name is not replaced.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let ours = fs::Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new().prefix(".").permissions(ours).tempdir_in(beside)?;
     let unnamed = folder.path().join("s");
     let listener = UnixListener::bind(&unnamed)?;
-    // Whoever may write to it may call.
+    // Write permission on a socket is the permission to connect.
     fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o660))?;
     let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
     fs::hard_link(&unnamed, path)
@@ -327,7 +330,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes the socket of a process that ended without doing it. One that somebody listens on stays: then binding fails.
+/// Removes the socket of a process that ended without removing it. Leaves a socket that is in use, so that binding fails.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path)
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_somebody_listens_on_stays() {
+    async fn a_socket_in_use_is_not_removed() {
         let dir = tempfile::tempdir().expect("a folder");
         let address = Address::Unix(dir.path().join("adapter.sock"));
         let Address::Unix(path) = &address else { panic!("{address}") };
@@ -380,6 +383,6 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
         UnixStream::connect(path).await.expect("the first one answers");
         drop(first);
-        assert_eq!(mode(path), None, "its name goes with it");
+        assert_eq!(mode(path), None, "the name is removed with the listener");
     }
 }

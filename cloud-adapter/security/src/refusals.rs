@@ -1,4 +1,4 @@
-//! Refusals are counted all, and told in the log a few at a time: whoever is refused may repeat it as fast as it likes.
+//! Counts all refusals and logs some of them, since a refused caller may retry as fast as it likes.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use crate::{Caller, metrics::Metrics};
 
-/// Lines at once, and the time until one more may be written.
+/// Burst of log lines, and the time after which one more may be written.
 const LINES: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(6);
 
-/// Counts and tells. Cloning shares it.
+/// Counts and logs refusals. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     metrics: Metrics,
@@ -22,13 +22,13 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Nobody was refused yet.
+    /// Creates an empty counter.
     #[must_use]
     pub fn new(metrics: Metrics) -> Self {
         Self { metrics, lines: Arc::new(Mutex::new(Lines { paid: Instant::now(), unsaid: 0 })) }
     }
 
-    /// A call was refused for who the caller is; `None`: it proved nothing.
+    /// Records a call that was refused because of the caller's identity; `None`: the caller did not prove one.
     pub fn note(&self, caller: Option<&Caller>, method: &str, error: &AdapterError) {
         let reason = error.reason.word();
         self.metrics.refused(caller.map(|caller| caller.role), reason);
@@ -36,22 +36,22 @@ impl Refusals {
         let Some(unsaid) = lines.take() else { return };
         drop(lines);
         let subject = caller.map_or("unknown", |caller| &caller.subject);
-        // What a stranger wrote is quoted and cut.
+        // The caller is unknown, so its input is quoted and truncated.
         let method: String = method.chars().take(100).collect();
         let why = error.message.as_str();
-        tracing::warn!(subject, ?method, reason, why, unsaid, "A call is refused");
+        tracing::warn!(subject, ?method, reason, why, unsaid, "Call refused");
     }
 }
 
 #[derive(Debug)]
 struct Lines {
-    /// When all lines written so far are paid for.
+    /// When the allowance of all lines written so far has been restored.
     paid: Instant,
     unsaid: u64,
 }
 
 impl Lines {
-    /// How many lines were left out before this one; `None`: this one is, too.
+    /// The number of lines suppressed before this one; `None`: this one is suppressed, too.
     fn take(&mut self) -> Option<u64> {
         let now = Instant::now();
         let paid = self.paid.max(now) + ONE_MORE;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_is_told_in_few_lines_and_nothing_is_left_out_of_the_sum() {
+    async fn a_flood_of_refusals_is_logged_in_few_lines_with_a_count() {
         let mut lines = Lines { paid: Instant::now(), unsaid: 0 };
         let mut said = 0;
         for _ in 0..1000 {

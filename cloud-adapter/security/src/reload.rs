@@ -1,43 +1,43 @@
-//! Follows files while the process runs: certificates, tokens, limits.
+//! Reloads files while the process runs: certificates, tokens, limits.
 //!
-//! Looks at the content and not at times or inode events: Kubernetes replaces mounted files by swapping a symbolic link, which
-//! file watches see late or never. What cannot be read or parsed changes nothing; the old value stays in force.
+//! Compares contents, not times or inode events: Kubernetes replaces mounted files by swapping a symbolic link, which file watches notice
+//! late or never. If a file cannot be read or parsed, the old value stays in force.
 
 use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
-/// How often files are looked at, unless there is a reason for something else. A local read of a few kilobytes.
+/// Default interval between reads: a local read of a few kilobytes is cheap.
 pub const EVERY: Duration = Duration::from_secs(5);
 
-/// Why files are not taken over.
+/// Why new file contents are not used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReloadError<E> {
-    /// One of them cannot be read.
+    /// A file cannot be read.
     #[error("{path}: cannot be read: {kind}")]
     Read {
-        /// Which.
+        /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         kind: io::ErrorKind,
     },
-    /// They say nothing that can be used.
+    /// The contents are not usable.
     #[error("{paths}: {error}")]
     Parse {
-        /// Which.
+        /// The files.
         paths: String,
-        /// Why.
+        /// The cause.
         error: E,
     },
 }
 
-/// Some files that belong together, such as a certificate and its key, and what they mean.
+/// Files that belong together, such as a certificate and its key, and the value parsed from them.
 pub struct Follow<T, P> {
     paths: Vec<PathBuf>,
     parse: P,
     current: watch::Sender<Arc<T>>,
-    /// What was seen last, good or bad: each change is told once.
+    /// The last contents, valid or not, so that each change is reported once.
     seen: Seen,
 }
 
@@ -47,7 +47,7 @@ impl<T, P> fmt::Debug for Follow<T, P> {
     }
 }
 
-/// A digest, because contents may be secrets.
+/// A digest, because the contents may be secret.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     Content([u8; 32]),
@@ -62,7 +62,7 @@ where
     /// Reads the files for the first time. `parse` gets their contents in the order of `paths`.
     ///
     /// # Errors
-    /// If one cannot be read, or `parse` refuses: at the start there is no old value that could stay.
+    /// Returns an error if a file cannot be read or `parse` fails, since at start there is no old value to keep.
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, parse: P) -> Result<Self, ReloadError<E>> {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let contents = read(&paths).map_err(|(path, kind)| ReloadError::Read { path, kind })?;
@@ -71,13 +71,13 @@ where
         Ok(Self { paths, parse, current, seen: Seen::Content(digest(&contents)) })
     }
 
-    /// What the files say, now and from now on.
+    /// The current value and its updates.
     #[must_use]
     pub fn current(&self) -> watch::Receiver<Arc<T>> {
         self.current.subscribe()
     }
 
-    /// Looks at the files again and again; never ends. `told` hears of every change: the new value, or why it is not taken over.
+    /// Reads the files periodically; never returns. Calls `told` for every change, with the new value or the reason why it is not used.
     pub async fn run(mut self, every: Duration, told: impl Fn(Result<&T, &ReloadError<E>>)) {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,9 +94,9 @@ where
         }
     }
 
-    /// Reads once. `None`: nothing new.
+    /// Reads the files once. `None`: nothing changed.
     fn look(&mut self) -> Option<Result<Arc<T>, ReloadError<E>>> {
-        // Small files on a memory file system: not worth a thread.
+        // The files are small and in memory, so a blocking read is acceptable.
         let contents = read(&self.paths);
         let seen = match &contents {
             Ok(contents) => Seen::Content(digest(contents)),
@@ -125,7 +125,7 @@ fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Lengths go in too: two files must not look like one.
+/// Hashes the lengths, too, so that two files cannot equal one with the same bytes.
 fn digest(contents: &[Vec<u8>]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for content in contents {
@@ -146,7 +146,7 @@ mod tests {
         text.trim().parse().map_err(|error| format!("{text:?}: {error}"))
     }
 
-    /// A volume as the kubelet mounts it: `value` points to `..data/value`, and `..data` to one of several folders.
+    /// A volume as mounted by the kubelet: `value` points to `..data/value`, and `..data` to one of several directories.
     struct Volume(tempfile::TempDir);
 
     impl Volume {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_swapped_volume_is_taken_over_and_a_bad_one_leaves_the_old_value() {
+    async fn a_swapped_volume_is_used_and_a_bad_one_ignored() {
         let volume = Volume::with("1");
         let follow = Follow::start([volume.path()], number).expect("good");
         let current = follow.current();
@@ -201,14 +201,14 @@ mod tests {
             () = script => (),
         }
         let told = told.into_inner().expect("whole");
-        assert_eq!(told.len(), 4, "each change is told once: {told:?}");
+        assert_eq!(told.len(), 4, "each change is reported once: {told:?}");
         assert_eq!((&told[0], &told[3]), (&Ok(2), &Ok(4)));
         assert!(told[1].as_ref().is_err_and(|error| error.contains("three")), "{told:?}");
         assert!(told[2].as_ref().is_err_and(|error| error.contains("not found")), "{told:?}");
     }
 
     #[test]
-    fn at_the_start_there_is_nothing_to_fall_back_on() {
+    fn invalid_files_at_start_are_an_error() {
         let missing = Follow::start([Path::new("/nowhere/value").to_owned()], number).expect_err("missing");
         assert!(matches!(missing, ReloadError::Read { .. }), "{missing}");
         let volume = Volume::with("one");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_border_between_two_files_counts() {
+    fn the_digest_covers_the_lengths_of_files() {
         let two = |a: &str, b: &str| digest(&[a.into(), b.into()]);
         assert_ne!(two("ab", "c"), two("a", "bc"));
     }

@@ -1,11 +1,10 @@
-//! What each role may do. Pure: decided on the method's path alone, before a request's body is read; and for the few rules that
-//! need the body, on the fields that they need.
+//! Permissions of the roles. Pure. Most rules use only the path of the method, before the body is read; a few need fields of the request.
 
 use cloud_api_proto::{AdapterError, Reason};
 
 use crate::{Caller, Role};
 
-/// The services behind the gRPC port.
+/// The services on the gRPC port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
     Adapter,
@@ -18,8 +17,8 @@ enum Service {
 
 /// Whether a role may call a method, by its path: `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
 ///
-/// What is not allowed here is refused, methods that do not exist included. Every version of the contract has the same services,
-/// so that a caller which tries a newer version first is told that it is not there.
+/// Everything else is refused, including methods that do not exist. All versions of the contract have the same services, so a caller that
+/// tries a newer version first gets UNIMPLEMENTED.
 #[must_use]
 pub fn allows(role: Role, path: &str) -> bool {
     if role == Role::Anyone {
@@ -49,7 +48,7 @@ pub fn allows(role: Role, path: &str) -> bool {
     }
 }
 
-/// The service and the method of a path; `None` for a service that is not served.
+/// The service and the method of a path; `None` for an unknown service.
 fn split(path: &str) -> Option<(Service, &str)> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     let service = match service {
@@ -68,8 +67,8 @@ fn split(path: &str) -> Option<(Service, &str)> {
 
 /// Whether a caller may make this change.
 ///
-/// Operators and other replicas change nothing. A controller writes only under the fences of its own kind, which are named
-/// `<role>/<shard>`: so one that is broken into cannot shut another out by a fence that is far ahead.
+/// Operators and other replicas may change nothing. A controller may write only with fences of its own role, named `<role>/<shard>`, so
+/// that a compromised controller cannot lock out another with a high fence.
 ///
 /// # Errors
 /// `CALLER_FORBIDDEN`.
@@ -79,19 +78,19 @@ pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(
         Role::Anyone => Ok(()),
         Role::Operator | Role::Adapter if dry_run => Ok(()),
         Role::Operator | Role::Adapter => {
-            Err(forbidden(caller, &format!("the role {word} changes nothing: set dry_run")))
+            Err(forbidden(caller, &format!("the role {word} may change nothing: set dry_run")))
         }
         Role::NodeController | Role::ServiceController | Role::RouteController => {
             let own = fence_scope.split_once('/').is_some_and(|(kind, _shard)| kind == word);
             if dry_run || fence_scope.is_empty() || own {
                 return Ok(());
             }
-            Err(forbidden(caller, &format!("fence.scope: the role {word} writes as {word}/SHARD")))
+            Err(forbidden(caller, &format!("fence.scope: the role {word} must write as {word}/SHARD")))
         }
     }
 }
 
-/// Whether a caller may ask about this cluster: an adapter that was told its cluster serves no other. `None`: any cluster.
+/// Whether a caller may ask about this cluster. An adapter that is configured for a cluster serves no other. `None`: any cluster.
 ///
 /// # Errors
 /// `CALLER_FORBIDDEN`.
@@ -104,7 +103,7 @@ pub fn may_name(caller: &Caller, served: Option<&str>, asked: &str) -> Result<()
     }
 }
 
-/// The refusal of a caller that is known.
+/// The refusal of an authenticated caller.
 pub(crate) fn forbidden(caller: &Caller, why: &str) -> AdapterError {
     AdapterError::new(Reason::CallerForbidden, format!("{}: {why}", caller.subject))
 }

@@ -1,20 +1,20 @@
-//! Client certificates: who they name.
+//! Identities in client certificates.
 
 use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
 use crate::ServiceAccount;
 
-/// Reads the one URI that a certificate names, as a SPIFFE ID. The chain was verified during the handshake.
-/// Source: SPIFFE, "X.509-SVID", section 2: exactly one URI.
+/// Parses the only URI of a certificate as a SPIFFE ID. The handshake has verified the chain. Source: SPIFFE, "X.509-SVID", section 2:
+/// exactly one URI.
 ///
 /// # Errors
-/// What is wrong with the certificate.
+/// Returns what is wrong with the certificate.
 pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, String> {
     let (_rest, certificate) = parse_x509_certificate(der)
-        .map_err(|error| format!("the client certificate cannot be read: {error}"))?;
+        .map_err(|error| format!("cannot read the client certificate: {error}"))?;
     let names = certificate
         .subject_alternative_name()
-        .map_err(|error| format!("the client certificate's names cannot be read: {error}"))?;
+        .map_err(|error| format!("cannot read the names in the client certificate: {error}"))?;
     let names = names.map(|names| names.value.general_names.as_slice()).unwrap_or_default();
     let uris: Vec<&str> = names
         .iter()
@@ -22,10 +22,13 @@ pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, 
         .collect();
     let form = format!("spiffe://{trust_domain}/ns/NAMESPACE/sa/NAME");
     let [uri] = uris.as_slice() else {
-        return Err(format!("the client certificate names {} URIs: it must name one, {form}", uris.len()));
+        return Err(format!(
+            "the client certificate names {} URIs: expected exactly one, {form}",
+            uris.len()
+        ));
     };
     ServiceAccount::from_spiffe(uri, trust_domain)
-        .ok_or_else(|| format!("the client certificate names {uri}, which is not of the form {form}"))
+        .ok_or_else(|| format!("the client certificate names {uri}: expected the form {form}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What tests need of a cluster and of an authority: keys, tokens, certificates. Made anew for each.
+//! Test fixtures for a cluster and a CA: keys, tokens and certificates, created for each test.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,9 +9,9 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-/// Who issues the tokens of the cluster.
+/// The issuer of the cluster's tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc";
-/// Whom they are for.
+/// The audience of the tokens.
 pub const AUDIENCE: &str = "cloudadapter.c1";
 
 /// A key that a cluster signs tokens with.
@@ -52,7 +52,7 @@ impl TokenKey {
         key.expect("our own key")
     }
 
-    /// As the API server publishes it.
+    /// The public key as the API server publishes it.
     #[must_use]
     pub fn jwk(&self) -> Value {
         let mut jwk = Jwk::from_encoding_key(&self.encoding(), self.algorithm).expect("a public half");
@@ -60,20 +60,20 @@ impl TokenKey {
         serde_json::to_value(jwk).expect("JSON")
     }
 
-    /// A token that says this.
+    /// Signs a token with these claims.
     #[must_use]
     pub fn sign(&self, claims: &Value) -> String {
         let header = Header { kid: Some(self.id.clone()), ..Header::new(self.algorithm) };
         self.sign_as(&header, claims)
     }
 
-    /// The same, with another header.
+    /// Signs a token with another header.
     #[must_use]
     pub fn sign_as(&self, header: &Header, claims: &Value) -> String {
         encode(header, claims, &self.encoding()).expect("signs")
     }
 
-    /// A token of a ServiceAccount that is as it should be.
+    /// A valid token of a ServiceAccount.
     #[must_use]
     pub fn token(&self, account: &str) -> String {
         self.sign(&claims(account))
@@ -86,7 +86,7 @@ pub fn jwks(keys: &[&TokenKey]) -> String {
     json!({ "keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>() }).to_string()
 }
 
-/// What the token of `NAMESPACE:NAME` says: of our issuer, for us, for ten minutes from now.
+/// The claims of a valid token of `NAMESPACE:NAME`: right issuer and audience, for ten minutes from now.
 #[must_use]
 pub fn claims(account: &str) -> Value {
     let now = get_current_timestamp();
@@ -109,7 +109,7 @@ pub struct Pair {
     pub key: String,
 }
 
-/// An authority for certificates.
+/// A CA.
 pub struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// A new one.
+    /// Creates a CA.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -129,16 +129,16 @@ impl Ca {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().expect("a key");
-        Self { issuer: CertifiedIssuer::self_signed(params, key).expect("signs itself") }
+        Self { issuer: CertifiedIssuer::self_signed(params, key).expect("self-signed") }
     }
 
-    /// Its certificate and its own key.
+    /// Its certificate and key.
     #[must_use]
     pub fn pair(&self) -> Pair {
         Pair { certificate: self.issuer.pem(), key: self.issuer.key().serialize_pem() }
     }
 
-    /// A server's certificate, good until then.
+    /// A server's certificate, valid until then.
     #[must_use]
     pub fn server(&self, name: &str, until: SystemTime) -> Pair {
         self.issue(

@@ -1,4 +1,4 @@
-//! The server's side of TLS: version 1.3 alone, certificates that are replaced while connections stay.
+//! TLS of the server: version 1.3 only. Certificates are replaced without closing connections.
 
 mod authority;
 mod pair;
@@ -22,25 +22,25 @@ use tokio::sync::watch;
 use self::authority::Authority;
 use crate::reload::{Follow, ReloadError};
 
-/// Certificates that are issued here are replaced at half their life, as the wall clock counts it: while a machine is suspended,
-/// and after its clock was set, the monotonic one says nothing of them.
+/// Age at which issued certificates are replaced, half their lifetime, by the wall clock: the monotonic clock is of no use while the
+/// machine is suspended or after its clock was set.
 const RENEW: Duration = Duration::from_hours(authority::LIFE_HOURS / 2);
-/// How often that is looked at, and tried again.
+/// Interval between checks of the age and between retries.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Where the server's identity comes from.
+/// Source of the server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerIdentity {
-    /// Short-lived certificates, issued here in memory by an authority whose key is mounted.
+    /// Short-lived certificates, issued in memory with a mounted CA key.
     Authority {
-        /// PEM; the first certificate issues, all are sent along.
+        /// PEM. The first certificate is the issuer; all are sent to clients.
         certificate: PathBuf,
         /// PEM.
         key: PathBuf,
-        /// The DNS names and addresses that clients expect.
+        /// DNS names and IP addresses that clients expect.
         names: Vec<String>,
     },
-    /// A certificate that somebody else keeps fresh.
+    /// A mounted certificate, renewed by another process.
     Pair {
         /// PEM; the leaf first.
         certificate: PathBuf,
@@ -49,55 +49,55 @@ pub enum ServerIdentity {
     },
 }
 
-/// The files that TLS needs.
+/// Files for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Who we are.
+    /// The server's certificate.
     pub identity: ServerIdentity,
-    /// PEM: whose certificates callers must have. `None`: callers need none.
+    /// PEM: the CA of client certificates. `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Why there is a new certificate, or should be one.
+/// Why a certificate is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// The files changed.
     Changed,
-    /// What was issued here grew old. It is of the files in force, which may not be those that are there now.
+    /// The issued certificate is due for renewal. It belongs to the files in force, which may differ from those on disk.
     Due,
 }
 
-/// Why files cannot be used for TLS.
+/// Why the files cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Not PEM, or not what is expected in it.
-    #[error("{what} cannot be read: {why}")]
+    /// The content is not PEM, or not of the expected kind.
+    #[error("cannot read {what}: {why}")]
     Unreadable {
-        /// Which of them.
+        /// Name of the part.
         what: &'static str,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// Nothing in the file.
-    #[error("there is no certificate in it")]
+    /// The file has no certificate.
+    #[error("the file contains no certificate")]
     Empty,
-    /// A leaf, which may not issue anything.
-    #[error("the certificate is not that of an authority (CA)")]
+    /// The certificate is a leaf, which cannot issue certificates.
+    #[error("the certificate is not a CA certificate")]
     NoAuthority,
-    /// Of two different pairs.
+    /// The key belongs to another certificate.
     #[error("the key does not belong to the certificate")]
     Mismatch,
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("the certificate expired on {0}")]
     Expired(String),
-    /// The library refused.
+    /// The TLS library refused the certificate or the key.
     #[error("{0}")]
     Refused(String),
 }
 
 type Parse = Box<dyn Fn(&[Vec<u8>]) -> Result<Source, TlsError> + Send + Sync>;
 
-/// TLS as it is now, and what keeps it fresh.
+/// The current TLS configuration and its renewal.
 pub struct Tls {
     follow: Follow<Source, Parse>,
     config: watch::Sender<Arc<ServerConfig>>,
@@ -111,10 +111,10 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files. `wall` tells the wall-clock time, which certificates are about.
+    /// Reads the files. `wall` returns the wall-clock time, which certificates refer to.
     ///
     /// # Errors
-    /// If they cannot be used: names them.
+    /// Returns an error that names the files if they cannot be used.
     pub fn start(files: TlsFiles, wall: fn() -> SystemTime) -> Result<Self, ReloadError<TlsError>> {
         let TlsFiles { identity, client_ca } = files;
         let (certificate, key, names) = match identity {
@@ -128,14 +128,14 @@ impl Tls {
         Ok(Self { follow, config: watch::Sender::new(first), wall })
     }
 
-    /// What new connections use, now and from now on.
+    /// The configuration for new connections and its updates.
     #[must_use]
     pub fn current(&self) -> watch::Receiver<Arc<ServerConfig>> {
         self.config.subscribe()
     }
 
-    /// Looks at the files again and again, and renews what is issued here; never ends. `told` hears of every new certificate, and of
-    /// what is not taken over and why.
+    /// Reads the files periodically and renews issued certificates; never returns. Calls `told` for every new certificate, and for every
+    /// change that is not used, with the reason.
     pub async fn run(self, every: Duration, told: impl Fn(Occasion, Result<(), String>)) {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();
@@ -167,7 +167,7 @@ impl Tls {
     }
 }
 
-/// Checked files, with what becomes of them at once: so what cannot be used is never taken over.
+/// Validated files and the first configuration made from them, so that unusable files are never applied.
 struct Source {
     identity: Identity,
     clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -181,7 +181,7 @@ enum Identity {
 }
 
 impl Source {
-    /// The certificate, its key, and the authority of clients if there is one; with `names`, the certificate is an authority's.
+    /// Parses the certificate, its key and, if present, the CA of clients. With `names`, the certificate is that of a CA.
     fn read(contents: &[Vec<u8>], names: Option<&[String]>, now: SystemTime) -> Result<Self, TlsError> {
         let [certificate, key, clients @ ..] = contents else { return Err(TlsError::Empty) };
         let identity = match names {
@@ -199,7 +199,8 @@ impl Source {
         Ok(Self { identity, clients, first, read_at: now })
     }
 
-    /// Whether what was issued then is to be replaced: at half its life, or if the clock was set back to before it began.
+    /// Whether a certificate issued at `issued` must be replaced: at half its lifetime, or if the clock was set back to before its
+    /// validity.
     fn is_due(&self, issued: SystemTime, now: SystemTime) -> bool {
         let age = now.duration_since(issued);
         matches!(self.identity, Identity::Authority { .. })
@@ -233,7 +234,7 @@ fn config(
     };
     let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // A resumed session would carry on with a client certificate that is not looked at again.
+    // A resumed session would keep the earlier client certificate without a new check.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -244,7 +245,7 @@ fn verifier(pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     for certificate in certificates("the client CA", pem)? {
         roots.add(certificate).map_err(|error| unreadable("the client CA", &error))?;
     }
-    // Who shows none is told so by the contract's own error, which a handshake cannot carry.
+    // The handshake accepts clients without a certificate, because only the contract can return a typed error to them.
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
         .allow_unauthenticated()
         .build()

@@ -1,7 +1,7 @@
-//! ServiceAccount tokens, checked offline: no call to the API server.
+//! Offline verification of ServiceAccount tokens: no call to the API server.
 //!
-//! The signature, the times, the issuer and the audience are checked by `jsonwebtoken`; here it is told what to demand, and two
-//! things are added: the token is for nobody but us, and its subject is a ServiceAccount.
+//! `jsonwebtoken` checks the signature, the times, the issuer and the audience. This module configures it and adds two checks: the token
+//! has no other audience, and its subject is a ServiceAccount.
 
 mod keys;
 
@@ -13,57 +13,57 @@ use serde::Deserialize;
 pub use self::keys::{KeySet, KeySetError};
 use crate::ServiceAccount;
 
-/// The API server's clock and ours may differ by this much, in seconds.
+/// Tolerated difference between the clocks of the API server and the adapter, in seconds.
 const LEEWAY: u64 = 10;
 
-/// Why a token proves nothing. Says nothing that the token says, unless its signature is good.
+/// Why a token is refused. Contains nothing from the token unless its signature is valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not of the form that Kubernetes issues.
-    #[error("is no signed token with a key ID")]
+    /// The token is not of the form that Kubernetes issues.
+    #[error("is not a signed token with a key ID")]
     Malformed,
-    /// Such as `none`, or one with a shared secret.
-    #[error("is not signed with RS256, ES256 or ES384, as its key demands")]
+    /// An algorithm such as `none`, or with a shared secret.
+    #[error("is not signed with RS256, ES256 or ES384, as its key requires")]
     Algorithm,
-    /// Signed by somebody else, or by a key that is gone.
+    /// The token was signed by another issuer, or with a key that was removed.
     #[error("is signed with a key that the cluster does not publish")]
     UnknownKey,
-    /// Changed on the way, or made up.
-    #[error("has a signature that does not fit")]
+    /// The token was modified or forged.
+    #[error("has an invalid signature")]
     Signature,
-    /// Too old.
+    /// The token has expired.
     #[error("has expired")]
     Expired,
-    /// Its time has not come.
+    /// The token is not valid yet.
     #[error("is not valid yet")]
     Early,
-    /// Of another cluster.
-    #[error("is not of the issuer {0}")]
+    /// The token comes from another cluster.
+    #[error("was not issued by {0}")]
     Issuer(String),
-    /// For somebody else.
+    /// The token is for another audience.
     #[error("is not for the audience {0}")]
     Audience(String),
-    /// For us and for others: whom we told it, such as the API server, could be spoken to in the caller's name by us.
-    #[error("is good for others than {0} too: use a projected token with this audience alone")]
+    /// The token has further audiences. Another recipient of it, such as the API server, would accept it from this process.
+    #[error("has audiences other than {0}: use a projected token with a single audience")]
     Shared(String),
-    /// The API server does not know it, or not any more.
+    /// The API server does not know the token, or no longer.
     #[error("is not accepted by the API server")]
     Refused,
-    /// A user or a node.
-    #[error("is not of a ServiceAccount")]
+    /// The token belongs to a user or a node.
+    #[error("does not belong to a ServiceAccount")]
     Subject,
 }
 
-/// A token that proved who its bearer is.
+/// A token that proved an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Who.
+    /// The ServiceAccount.
     pub account: ServiceAccount,
-    /// For how long from now.
+    /// Remaining validity.
     pub lasts: Duration,
 }
 
-/// What a token says of itself.
+/// The claims of a token.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Claims {
     sub: String,
@@ -79,7 +79,7 @@ enum Audience {
 }
 
 impl Claims {
-    /// That it is for us and for nobody else.
+    /// Checks that `audience` is the only audience of the token.
     ///
     /// # Errors
     /// [`TokenError::Audience`], [`TokenError::Shared`].
@@ -97,7 +97,7 @@ impl Claims {
         Ok(())
     }
 
-    /// What it proves, if all else was checked.
+    /// The identity that the token proves once all other checks have passed.
     ///
     /// # Errors
     /// [`TokenError::Subject`].
@@ -107,26 +107,26 @@ impl Claims {
     }
 }
 
-/// The ID of the key that a token says it was signed with.
+/// The ID of the key that, according to its header, signed a token.
 ///
 /// # Errors
-/// [`TokenError::Malformed`], and [`TokenError::Algorithm`] for one that is signed with no key at all.
+/// [`TokenError::Malformed`], or [`TokenError::Algorithm`] for a token without a signing key.
 pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
     let header = decode_header(token).map_err(|error| judge(error.kind(), "", ""))?;
     match header {
-        // Extensions that must be understood, and are not. Source: RFC 7515, section 4.1.11.
+        // The token has critical extensions, which are not supported. Source: RFC 7515, section 4.1.11.
         Header { crit: Some(_), .. } => Err(TokenError::Malformed),
         Header { kid, .. } => kid.ok_or(TokenError::Malformed),
     }
 }
 
-/// Checks a token.
+/// Verifies a token.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the token.
 pub(crate) fn verify(token: &str, keys: &KeySet, audience: &str) -> Result<Verified, TokenError> {
     let key = keys.find(&key_id(token)?).ok_or(TokenError::UnknownKey)?;
-    // The algorithm is the key's, never the token's.
+    // The algorithm comes from the key, never from the token.
     let mut demands = Validation::new(key.algorithm);
     demands.leeway = LEEWAY;
     demands.validate_nbf = true;
@@ -139,7 +139,7 @@ pub(crate) fn verify(token: &str, keys: &KeySet, audience: &str) -> Result<Verif
     token.claims.verified()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "what is not named is a token that cannot be read")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other errors mean that the token is malformed")]
 fn judge(kind: &ErrorKind, issuer: &str, audience: &str) -> TokenError {
     match kind {
         ErrorKind::InvalidAlgorithm

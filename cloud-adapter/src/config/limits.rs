@@ -1,4 +1,4 @@
-//! The section `limits`: what may be asked of the vendor, to the scheduler's [`cloud_budget::Config`].
+//! The section `limits`: parses the vendor call limits into the scheduler's [`cloud_budget::Config`].
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use crate::{driver::VendorLimit, vendor::Family};
 
 /// The bucket that all others draw from, if it is configured.
 const ACCOUNT: &str = "account";
-/// What a vendor allows is not used up to the last call.
+/// The default safety factor: part of a vendor's limit stays unused.
 const SAFETY: f64 = 0.9;
-/// More is a slip of the finger: no vendor allows it, and a bucket of that size is as good as none.
+/// Larger values are typing errors: no vendor allows them, and such a bucket would not limit anything.
 const RATE_MAX: f64 = 100_000.0;
 const BURST_MAX: u32 = 100_000;
 const LIMIT_MAX: f64 = 1e9;
 const WEIGHT_MAX: u32 = 1_000;
-/// Each that waits takes memory.
+/// Bounded because each queued call takes memory.
 const QUEUE_MAX: u32 = 1_000_000;
 const CONCURRENCY_MAX: u32 = 10_000;
 const CALLS_MAX: u32 = 1_000_000;
 
-/// What the section says.
+/// The parsed section.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) scheduler: Config,
-    /// This cluster's part of the account.
+    /// This cluster's share of the account.
     pub(super) share: f64,
-    /// Families whose limit nobody named.
+    /// Families without a configured limit.
     pub(super) assumed: Vec<&'static str>,
 }
 
-/// A bucket as it stands in the file.
+/// A bucket as configured in the file.
 #[derive(Debug)]
 struct Wanted {
     parent: Option<String>,
@@ -41,19 +41,19 @@ struct Wanted {
     adaptive: Option<Adaptive>,
 }
 
-/// Reads the section. Buckets that it does not have are taken from the driver's `defaults`, and families that neither has get
+/// Parses the section. Buckets that it does not have are taken from the driver's `defaults`; families that neither has get
 /// [`BucketConfig::unconfigured`].
 pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -> Limits {
     let whole = Config::default();
     let part = |one: f64| one > 0.0 && one <= 1.0;
     let mode = limits.word("mode", &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)]);
-    let safety = limits.number("safety", part, "use a part of the limit, above 0 and at most 1");
-    let share = limits.number("share", part, "use this cluster's part of the account, above 0 and at most 1");
+    let safety = limits.number("safety", part, "use a fraction of the limit, above 0 and at most 1");
+    let share = limits.number("share", part, "use this cluster's share, above 0 and at most 1");
     let scale = (safety.unwrap_or(SAFETY), share.unwrap_or(1.0));
     let rest = |one: f64| (0.0..1.0).contains(&one);
     let free_floor =
-        limits.number("freeFloor", rest, "use a part of the vendor's count, 0 or more and below 1");
-    let reserve = limits.number("reserve", rest, "use a part of each burst, 0 or more and below 1");
+        limits.number("freeFloor", rest, "use a fraction of the vendor's count, at least 0 and below 1");
+    let reserve = limits.number("reserve", rest, "use a fraction of each burst, at least 0 and below 1");
     let (buckets, assumed) = buckets(limits, defaults, scale);
     let scheduler = Config {
         mode: mode.unwrap_or(whole.mode),
@@ -76,7 +76,7 @@ fn buckets(
 ) -> (BTreeMap<String, BucketConfig>, Vec<&'static str>) {
     let mut wanted = limits.sections("buckets", |name, section| bucket(name, section, scale));
     for (name, limit) in defaults {
-        // What a driver ships is tested with the driver; an impossible limit is as good as none.
+        // The limits of a driver are tested with the driver; an impossible one is ignored.
         if let (false, Ok(limit)) = (wanted.contains_key(*name), limit.scaled(scale)) {
             wanted.insert((*name).to_owned(), Wanted { parent: None, limit, adaptive: None });
         }
@@ -102,7 +102,7 @@ fn buckets(
     (buckets, assumed)
 }
 
-/// A slow bucket's rate must be able to fall, too.
+/// The default floor is below the rate of slow buckets, so that they can slow down, too.
 fn cautious(limit: RateLimit) -> Adaptive {
     let usual = Adaptive::default();
     Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }
@@ -113,16 +113,16 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wa
     let families = Family::ALL.map(Family::word);
     if name != ACCOUNT && !families.contains(&family) {
         let meant = nearest(family, &families)
-            .map_or_else(|| ": use".to_owned(), |one| format!(", did you mean {one}? Use"));
+            .map_or_else(|| ": use".to_owned(), |one| format!(", did you mean '{one}'? Use"));
         let known = families.join(", ");
         section.fault_here(format!(
-            "no such family{meant} account, {known}, or an operation such as compute:ListInstances"
+            "unknown family{meant} account, {known}, or an operation such as compute:ListInstances"
         ));
     }
     let parent = section.text("parent");
     let faults = section.faults();
     let rate = rate(section, "rate");
-    let whole = format!("use the calls that a window holds, 1 to {LIMIT_MAX}");
+    let whole = format!("use the number of calls per window, 1 to {LIMIT_MAX}");
     let limit = section.number("limit", |limit| (1.0..=LIMIT_MAX).contains(&limit), &whole);
     let window = section.duration("window");
     let burst = section.count("burst", BURST_MAX);
@@ -141,7 +141,7 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wa
     if let Some(RateLimit { rate, .. }) = limit.filter(|limit| limit.rate > RATE_MAX) {
         section.fault(
             "window",
-            format!("with this limit it gives {rate:.0} calls a second: use a longer one, so that it is at most {RATE_MAX}"),
+            format!("results in {rate:.0} calls a second: use a longer window, so that the rate is at most {RATE_MAX}"),
         );
     }
     let adaptive = section.section("adaptive", |section| adaptive(section, limit));
@@ -156,40 +156,39 @@ fn rate(section: &mut Section<'_>, key: &'static str) -> Option<f64> {
 fn adaptive(section: &mut Section<'_>, limit: Option<RateLimit>) -> Option<Adaptive> {
     let floor = rate(section, "floor");
     let inside = |part: f64| part > 0.0 && part < 1.0;
-    let decrease =
-        section.number("decrease", inside, "use what a throttle leaves of the rate, above 0 and below 1");
+    let decrease = section.number("decrease", inside, "use the factor after a throttle, above 0 and below 1");
     let usual = cautious(limit?);
     let found =
         Adaptive { floor: floor.unwrap_or(usual.floor), decrease: decrease.unwrap_or(usual.decrease) };
     if limit.is_some_and(|limit| found.floor > limit.rate) {
-        section.fault("floor", format!("{} is above the bucket's rate: use less", found.floor));
+        section.fault("floor", format!("{} is above the bucket's rate: use a smaller one", found.floor));
     }
     Some(found)
 }
 
-/// An operation draws from its family, a family from the account, unless the file says otherwise.
+/// The parent of an operation is its family and that of a family the account, unless the file has another one.
 fn parent(name: &str, one: &Wanted, all: &BTreeMap<String, Wanted>) -> Option<String> {
     let family = name.split_once(':').map(|(family, _)| family.to_owned());
     let account = || (name != ACCOUNT && all.contains_key(ACCOUNT)).then(|| ACCOUNT.to_owned());
     one.parent.clone().or(family).or_else(account)
 }
 
-/// What is wrong with a bucket's place in the tree.
+/// Why the parent of a bucket is invalid, if it is.
 fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<String> {
     let families = Family::ALL.map(Family::word);
     let parent = parents.get(name)?.as_deref()?;
     let known: Vec<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
     if !known.contains(&parent) {
         let meant = nearest(parent, &[&known[..], &[ACCOUNT]].concat())
-            .map(|one| format!(", did you mean {one}?"))
+            .map(|one| format!(", did you mean '{one}'?"))
             .unwrap_or_default();
-        return Some(format!("there is no bucket {parent}{meant}"));
+        return Some(format!("unknown bucket '{parent}'{meant}"));
     }
     let mut at = name;
     for _ in 0..=parents.len() {
         at = parents.get(at)?.as_deref()?;
         if at == name {
-            return Some(format!("{parent} draws from {name} itself: a tree has no circles"));
+            return Some(format!("{parent} is itself below {name}: parents must not form a cycle"));
         }
     }
     None
@@ -216,9 +215,9 @@ fn queue(section: &mut Section<'_>) -> QueueLimits {
 }
 
 fn concurrency(section: &mut Section<'_>) -> BTreeMap<String, u32> {
-    // Writes of one key follow one another: the next is planned from what the last one left.
+    // Writes of one key are sequential: each plan starts from the result of the last write.
     if section.count("perKeyWrites", CONCURRENCY_MAX).is_some_and(|writes| writes != 1) {
-        section.fault("perKeyWrites", "only 1 keeps the writes of an object in order: leave it out");
+        section.fault("perKeyWrites", "only 1 keeps the writes of an object in order: remove this key");
     }
     let families = Family::ALL.map(Family::word).into_iter();
     families.filter_map(|family| Some((family.to_owned(), section.count(family, CONCURRENCY_MAX)?))).collect()
@@ -229,7 +228,7 @@ fn deadline(section: &mut Section<'_>) -> Deadlines {
     let max = section.duration("max").unwrap_or(usual.max);
     let default = section.duration("default").unwrap_or(usual.default.min(max));
     if default > max {
-        section.fault("default", "is above max: use at most that");
+        section.fault("default", "is above max: use a value of at most max");
     }
     Deadlines { default, max }
 }
@@ -238,11 +237,11 @@ fn breaker(section: &mut Section<'_>) -> BreakerLimits {
     let usual = BreakerLimits::default();
     let part = |one: f64| one > 0.0 && one <= 1.0;
     let ratio =
-        section.number("failureRatio", part, "use the part of calls that fail, above 0 and at most 1");
+        section.number("failureRatio", part, "use the fraction of calls that fail, above 0 and at most 1");
     let open = section.duration("open").unwrap_or(usual.open);
     let open_max = section.duration("openMax").unwrap_or(usual.open_max.max(open));
     if open > open_max {
-        section.fault("openMax", "is below open: use at least that");
+        section.fault("openMax", "is below open: use a value of at least open");
     }
     BreakerLimits {
         window: section.duration("window").unwrap_or(usual.window),

@@ -1,4 +1,4 @@
-//! The configuration in force: the file is looked at again and again, and a faulty one leaves the old in force.
+//! The configuration in force. The file is read again periodically; an invalid one leaves the previous configuration in force.
 
 use std::{convert::Infallible, path::PathBuf, str, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{driver::VendorLimit, metrics::Metrics};
 
 type Parse = Box<dyn Fn(&[Vec<u8>]) -> Result<Config, String> + Send + Sync>;
 
-/// The configuration, now and from now on.
+/// The configuration and its later versions.
 #[derive(Debug)]
 pub(crate) struct LiveConfig {
     source: Source,
@@ -19,15 +19,15 @@ pub(crate) struct LiveConfig {
 #[derive(Debug)]
 enum Source {
     File(Follow<Config, Parse>),
-    /// There is no file, and so nothing changes.
+    /// There is no file: the configuration never changes.
     Fixed(watch::Sender<Arc<Config>>),
 }
 
 impl LiveConfig {
-    /// Reads the file for the first time; without one, the driver's limits hold.
+    /// Reads the file for the first time; without a file, the driver's limits apply.
     ///
     /// # Errors
-    /// If it cannot be read, or has faults: all are named.
+    /// If the file cannot be read or is invalid. All faults are listed.
     pub(crate) fn start(
         path: Option<PathBuf>,
         usual: Vec<(&'static str, VendorLimit)>,
@@ -41,10 +41,10 @@ impl LiveConfig {
         };
         let parse: Parse = Box::new(move |contents| {
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
-            let text = str::from_utf8(content).map_err(|error| format!("is no text: {error}"))?;
-            // Whoever writes it in place empties it first: that is no wish for the defaults.
+            let text = str::from_utf8(content).map_err(|error| format!("is not UTF-8 text: {error}"))?;
+            // An editor that writes the file in place truncates it first: that is not a request for the defaults.
             if text.trim().is_empty() {
-                return Err("is empty: write {} for the adapter's own limits".to_owned());
+                return Err("is empty: write {} to use the adapter's default limits".to_owned());
             }
             parse(text)
         });
@@ -60,23 +60,23 @@ impl LiveConfig {
         }
     }
 
-    /// Follows the file; never ends. `apply` gets each configuration that is taken over.
+    /// Follows the file; never ends. `apply` gets each new configuration.
     pub(crate) async fn run(self, metrics: &Metrics, apply: impl Fn(&Config)) -> Infallible {
         let told = |result: Result<&Config, &ReloadError<String>>| {
             metrics.config_reload("limits", result.is_ok());
             match result {
                 Ok(config) => {
-                    tracing::info!(revision = config.revision, "Configuration is taken over");
+                    tracing::info!(revision = config.revision, "Configuration reloaded");
                     tell_assumed(config);
                     apply(config);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "Configuration is not taken over: the old one stays in force");
+                    tracing::error!(%error, "Cannot reload the configuration: the previous one stays in force");
                 }
             }
         };
         if let Source::File(file) = self.source {
-            // What was read first is in force: without this, nobody could tell that from a page that does not know.
+            // Exported as 0 from the start, so that a valid file differs from a missing metric.
             metrics.config_refused("limits", false);
             file.run(reload::EVERY, told).await;
         }
@@ -84,7 +84,7 @@ impl LiveConfig {
     }
 }
 
-/// A limit that nobody chose is told: too slow for one vendor, too fast for the next.
+/// Warns about default limits: they are too slow for some vendors and too fast for others.
 fn tell_assumed(config: &Config) {
     for family in &config.assumed {
         tracing::warn!(family, rate = 5, burst = 10, "No call limit is configured: set limits.buckets");
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_was_good_from_the_first_is_told_to_be_no_refused_one() {
+    async fn config_refused_metric_is_0_from_the_start() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("config.yaml");
         std::fs::write(&path, "{}").expect("written");

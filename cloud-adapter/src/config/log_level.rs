@@ -1,28 +1,28 @@
-//! The flag `--log-level`. Stricter than [`EnvFilter`], which takes a word that is no level for a target: with `inf` it would
-//! log nothing but that target, and the process would be silent.
+//! The flag `--log-level`. Stricter than [`EnvFilter`], which takes an unknown level for a target: with `inf` it would log nothing but the
+//! target `inf`.
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// From quiet to loud, as 0 to 5.
+/// In ascending verbosity; the numbers 0 to 5 are accepted, too.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What clap takes for a slip of the finger.
+/// The similarity above which clap suggests a word.
 const SIMILAR: f64 = 0.7;
 
-/// Judges a filter: levels, and `target=level`, with commas between.
+/// Checks a filter: levels and `target=level`, separated by commas.
 pub(super) fn check(text: &str) -> Result<(), String> {
     text.split(',').try_for_each(directive)?;
     EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: {}", fix()))
 }
 
-/// What stands after the last `=` is the level: a span's fields may have one of their own.
+/// The level follows the last `=`: fields of a span may contain one, too.
 fn directive(text: &str) -> Result<(), String> {
     let level = text.rsplit_once('=').map_or(text, |(_target, level)| level);
     if text.contains(char::is_whitespace) {
-        Err(format!("write '{}' without blanks: {}", text.trim(), fix()))
+        Err(format!("invalid filter '{}': write it without spaces; {}", text.trim(), fix()))
     } else if level.is_empty() || level.parse::<LevelFilter>().is_err() {
-        let meant = nearest(level).map(|level| format!(", did you mean {level}?")).unwrap_or_default();
-        Err(format!("'{level}' is no level{meant}: {}", fix()))
+        let meant = nearest(level).map(|level| format!(", did you mean '{level}'?")).unwrap_or_default();
+        Err(format!("unknown log level '{level}'{meant}: {}", fix()))
     } else {
         Ok(())
     }
@@ -60,19 +60,19 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_the_fix() {
+    fn invalid_log_filters_are_refused_with_the_fix() {
         for (text, part) in [
-            ("inf", "'inf' is no level, did you mean info?"),
-            ("DEBG", "did you mean debug?"),
-            ("warning", "did you mean warn?"),
-            ("cloud_adapter", "'cloud_adapter' is no level: use off, error, warn, info, debug, trace"),
-            ("info,cloud_adapter", "'cloud_adapter' is no level: "),
-            ("cloud_adapter=debg", "'debg' is no level, did you mean debug?"),
-            ("cloud_adapter=", "'' is no level: "),
-            ("6", "'6' is no level: "),
+            ("inf", "unknown log level 'inf', did you mean 'info'?"),
+            ("DEBG", "did you mean 'debug'?"),
+            ("warning", "did you mean 'warn'?"),
+            ("cloud_adapter", "unknown log level 'cloud_adapter': use off, error, warn, info, debug, trace"),
+            ("info,cloud_adapter", "unknown log level 'cloud_adapter': "),
+            ("cloud_adapter=debg", "unknown log level 'debg', did you mean 'debug'?"),
+            ("cloud_adapter=", "unknown log level '': "),
+            ("6", "unknown log level '6': "),
             ("", "or target=level such as info,cloud_adapter=debug"),
-            ("info,", "'' is no level: "),
-            ("info, cloud_adapter=debug", "write 'cloud_adapter=debug' without blanks"),
+            ("info,", "unknown log level '': "),
+            ("info, cloud_adapter=debug", "cloud_adapter=debug': write it without spaces"),
             ("a=b=debug", "target=level such as"),
         ] {
             let error = check(text).expect_err(text);

@@ -1,25 +1,25 @@
-//! Reads a file section by section and key by key: what is asked for is known, what is left over is a fault. All faults are
-//! kept, each with the path of its key and the fix.
+//! Parses a file section by section and key by key. Keys that no reader asked for are faults. All faults are collected, each with the path
+//! of its key and the fix.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::fmt::friendly::SpanParser;
 use serde_json::{Map, Value};
 
-/// A longer time is a slip of the finger, and reckoning with it may overflow the clock.
+/// Longer durations are typing errors, and could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
-/// What clap takes for a slip of the finger.
+/// The similarity above which clap suggests a word.
 const SIMILAR: f64 = 0.7;
 
-/// Reads a whole file.
+/// Parses a whole file.
 ///
 /// # Errors
-/// Everything that is wrong with it; if it is no YAML, that alone.
+/// All faults of the file; if it is not valid YAML, only that.
 pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> Result<T, Vec<String>> {
     let value = if text.trim().is_empty() {
         Value::Null
     } else {
-        // One line, and none of the file's: whoever names a wrong file may have secrets there.
+        // One line without an excerpt: a file named by mistake may contain secrets.
         serde_saphyr::from_str(text).map_err(|error| vec![error.without_snippet().to_string()])?
     };
     let mut faults = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> R
     if faults.is_empty() { Ok(value) } else { Err(faults) }
 }
 
-/// A part of the file that consists of keys and values.
+/// A mapping of the file.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
     path: String,
@@ -37,13 +37,13 @@ pub(super) struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// Reads what stands below a key; a missing section is an empty one.
+    /// Reads the section below a key; a missing section is an empty one.
     pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let value = self.take(key).unwrap_or(Value::Null);
         Section::enter((self.path_of(key), value), self.faults, read)
     }
 
-    /// Reads the sections below a key whose names are free.
+    /// Reads the sections below a key whose names are arbitrary.
     pub(super) fn sections<T>(
         &mut self,
         key: &'static str,
@@ -60,19 +60,19 @@ impl Section<'_> {
         })
     }
 
-    /// A length of time, such as `30s`. Above zero, at most [`LONGEST`].
+    /// A duration, such as `30s`. Above zero, at most [`LONGEST`].
     pub(super) fn duration(&mut self, key: &'static str) -> Option<Duration> {
         let value = self.take(key)?;
         let parsed = value.as_str().and_then(|text| SpanParser::new().parse_unsigned_duration(text).ok());
         let parsed = parsed.filter(|duration| !duration.is_zero());
         let parsed = self.or_fault(key, parsed, || {
-            format!("{value} is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h")
+            format!("invalid duration {value}: use a number with its unit, such as 20ms, 30s, 2m, 1h")
         })?;
         let short = Some(parsed).filter(|duration| *duration <= LONGEST);
         self.or_fault(key, short, || format!("{value}: use 30 days or less, such as 720h"))
     }
 
-    /// A number that `accept` accepts; `fix` says which those are.
+    /// A number that `accept` accepts; `fix` says which numbers those are.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -84,7 +84,7 @@ impl Section<'_> {
         self.or_fault(key, number, || format!("{value}: {fix}"))
     }
 
-    /// A whole number, at least 1 and at most that.
+    /// A whole number from 1 to `most`.
     pub(super) fn count(&mut self, key: &'static str, most: u32) -> Option<u32> {
         let value = self.take(key)?;
         let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
@@ -95,10 +95,10 @@ impl Section<'_> {
     /// Any text.
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
         let value = self.take(key)?;
-        self.or_fault(key, value.as_str().map(str::to_owned), || format!("{value}: use a word"))
+        self.or_fault(key, value.as_str().map(str::to_owned), || format!("{value}: use a string"))
     }
 
-    /// One of some words.
+    /// One of several words.
     pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let value = self.take(key)?;
         let meaning =
@@ -108,18 +108,18 @@ impl Section<'_> {
         })
     }
 
-    /// How many faults were found so far.
+    /// The number of faults found so far.
     pub(super) fn faults(&self) -> usize {
         self.faults.len()
     }
 
-    /// Notes that something is wrong with a key of this section.
+    /// Records a fault of a key of this section.
     pub(super) fn fault(&mut self, key: &str, text: impl std::fmt::Display) {
         let path = self.path_of(key);
         self.faults.push(format!("{path}: {text}"));
     }
 
-    /// Notes that something is wrong with the section as a whole.
+    /// Records a fault of the section as a whole.
     pub(super) fn fault_here(&mut self, text: impl std::fmt::Display) {
         self.faults.push(format!("{}: {text}", self.path));
     }
@@ -134,7 +134,7 @@ impl Section<'_> {
             Value::Null => Map::new(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 let place = if path.is_empty() { "the file" } else { &path };
-                faults.push(format!("{place}: {value} stands where keys with values are expected"));
+                faults.push(format!("{place}: expected a mapping of keys to values, found {value}"));
                 Map::new()
             }
         };
@@ -148,14 +148,14 @@ impl Section<'_> {
         for key in std::mem::take(&mut self.content).keys() {
             let known = self.known.join(", ");
             let fault = match nearest(key, &self.known) {
-                Some(meant) => format!("no such key, did you mean {meant}? There are {known}"),
-                None => format!("no such key: there are {known}"),
+                Some(meant) => format!("unknown key, did you mean '{meant}'? Known keys: {known}"),
+                None => format!("unknown key; known keys: {known}"),
             };
             self.fault(key, fault);
         }
     }
 
-    /// A key without a value is as good as none.
+    /// A key without a value is treated as missing.
     fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.content.remove(key).filter(|value| !value.is_null())
@@ -173,7 +173,7 @@ impl Section<'_> {
     }
 }
 
-/// The most similar of some words, if one is similar at all.
+/// The most similar of several words, if any is similar enough.
 pub(super) fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
     let similarity = |known: &str| strsim::jaro(&known.to_ascii_lowercase(), &word.to_ascii_lowercase());
     let similar = words.iter().copied().filter(|known| similarity(known) > SIMILAR);

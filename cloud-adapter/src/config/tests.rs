@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 
 use super::*;
 
-/// The example of the design, complete.
+/// An example with all keys.
 const WHOLE: &str = r#"
 limits:
   mode: shadow
@@ -34,7 +34,7 @@ fn bucket(parent: Option<&str>, rate: f64, burst: u32) -> BucketConfig {
     BucketConfig { parent: parent.map(str::to_owned), limit: RateLimit { rate, burst }, adaptive }
 }
 
-/// All that is wrong with a file, a line each.
+/// All faults of a file, one per line.
 #[track_caller]
 fn faults(text: &str) -> String {
     Config::parse(text, &[]).expect_err("has faults").replace("; ", "\n")
@@ -62,7 +62,7 @@ fn every_key_is_read() {
 fn a_cluster_gets_its_share_of_the_vendors_limit() {
     let config = Config::parse(WHOLE, &[]).expect("valid");
     let buckets = &config.limits.buckets;
-    // Half of 3,600 an hour, nine tenths of that used: 1,620, of which 30 at once.
+    // Half of 3,600 an hour, of which nine tenths are used: 1,620, including a burst of 30.
     assert_eq!(buckets["account"], bucket(None, 1590.0 / 3600.0, 30));
     assert_eq!(buckets["compute"], bucket(Some("account"), 10.0, 20));
     let adaptive = Some(Adaptive { floor: 0.4, decrease: 0.6 });
@@ -72,7 +72,7 @@ fn a_cluster_gets_its_share_of_the_vendors_limit() {
 }
 
 #[test]
-fn what_the_file_does_not_name_is_the_drivers_and_then_slow() {
+fn missing_buckets_use_driver_limits_then_slow_defaults() {
     let usual = [
         ("account", VendorLimit::Window { limit: 3600.0, window: Duration::from_hours(1), burst: 60 }),
         ("compute", VendorLimit::Bucket { rate: 8.0, burst: 16 }),
@@ -94,7 +94,7 @@ fn a_slow_bucket_can_become_slower() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_with_their_keys_and_the_fix() {
+fn all_faults_are_reported_with_keys_and_fixes() {
     let text = r#"
 limits:
   mode: on
@@ -123,35 +123,35 @@ limit: {}
 "#;
     assert_snapshot!(faults(text), @r#"
     limits.mode: true: use enforce or shadow
-    limits.safety: 1.5: use a part of the limit, above 0 and at most 1
-    limits.share: 0: use this cluster's part of the account, above 0 and at most 1
-    limits.reserve: 2: use a part of each burst, 0 or more and below 1
+    limits.safety: 1.5: use a fraction of the limit, above 0 and at most 1
+    limits.share: 0: use this cluster's share, above 0 and at most 1
+    limits.reserve: 2: use a fraction of each burst, at least 0 and below 1
     limits.buckets.account.rate: "fast": use calls a second, above 0 and at most 100000
-    limits.buckets.comptue: no such family, did you mean compute? Use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
+    limits.buckets.comptue: unknown family, did you mean 'compute'? Use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
     limits.buckets.compute.rate: 0: use calls a second, above 0 and at most 100000
-    limits.buckets.gpu: no such family: use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
+    limits.buckets.gpu: unknown family: use account, compute, network, loadbalancer, identity, or an operation such as compute:ListInstances
     limits.buckets.identity: use either rate and burst, or limit, window and burst
-    limits.buckets.loadbalancer.adaptive.decrease: 1: use what a throttle leaves of the rate, above 0 and below 1
-    limits.buckets.loadbalancer.adaptive.floor: 5 is above the bucket's rate: use less
-    limits.buckets.network.burst: 95 calls at once are all that the window may hold (90, with safety and share), so that nothing is left for a rate: use less
-    limits.buckets.compute:ListInstances.parent: there is no bucket acount, did you mean account?
+    limits.buckets.loadbalancer.adaptive.decrease: 1: use the factor after a throttle, above 0 and below 1
+    limits.buckets.loadbalancer.adaptive.floor: 5 is above the bucket's rate: use a smaller one
+    limits.buckets.network.burst: 95 calls at once use up the whole window (90 calls, after safety and share) and leave no rate: use a smaller burst
+    limits.buckets.compute:ListInstances.parent: unknown bucket 'acount', did you mean 'account'?
     limits.weights.traffic: 0: use a whole number from 1 to 1000
-    limits.queue: 5 stands where keys with values are expected
-    limits.concurrency.perKeyWrites: only 1 keeps the writes of an object in order: leave it out
-    limits.concurrency.computer: no such key, did you mean compute? There are perKeyWrites, compute, network, loadbalancer, identity
-    limits.deadline.default: is above max: use at most that
-    limits.breaker.open: 30 is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h
-    limits.breaker.openMax: is below open: use at least that
-    limits.saftey: no such key, did you mean safety? There are mode, safety, share, freeFloor, reserve, buckets, weights, queue, concurrency, deadline, breaker
-    cache.instances.maxAge: "0s" is no length of time: write a number with its unit, such as 20ms, 30s, 2m, 1h
+    limits.queue: expected a mapping of keys to values, found 5
+    limits.concurrency.perKeyWrites: only 1 keeps the writes of an object in order: remove this key
+    limits.concurrency.computer: unknown key, did you mean 'compute'? Known keys: perKeyWrites, compute, network, loadbalancer, identity
+    limits.deadline.default: is above max: use a value of at most max
+    limits.breaker.open: invalid duration 30: use a number with its unit, such as 20ms, 30s, 2m, 1h
+    limits.breaker.openMax: is below open: use a value of at least open
+    limits.saftey: unknown key, did you mean 'safety'? Known keys: mode, safety, share, freeFloor, reserve, buckets, weights, queue, concurrency, deadline, breaker
+    cache.instances.maxAge: invalid duration "0s": use a number with its unit, such as 20ms, 30s, 2m, 1h
     cache.instances.pageSize: -1: use a whole number from 1 to 10000
-    cache.batch.idle: is above max: use at most that
-    limit: no such key, did you mean limits? There are limits, cache
+    cache.batch.idle: is above max: use a value of at most max
+    limit: unknown key, did you mean 'limits'? Known keys: limits, cache
     "#);
 }
 
 #[test]
-fn circles_are_refused() {
+fn cycles_of_buckets_are_refused() {
     let text = r#"
 limits:
   buckets:
@@ -161,15 +161,15 @@ limits:
     identity: {parent: identity, rate: 1, burst: 1}
 "#;
     assert_snapshot!(faults(text), @r#"
-    limits.buckets.account.parent: compute draws from account itself: a tree has no circles
-    limits.buckets.compute.parent: network draws from compute itself: a tree has no circles
-    limits.buckets.identity.parent: identity draws from identity itself: a tree has no circles
-    limits.buckets.network.parent: account draws from network itself: a tree has no circles
+    limits.buckets.account.parent: compute is itself below account: parents must not form a cycle
+    limits.buckets.compute.parent: network is itself below compute: parents must not form a cycle
+    limits.buckets.identity.parent: identity is itself below identity: parents must not form a cycle
+    limits.buckets.network.parent: account is itself below network: parents must not form a cycle
     "#);
 }
 
 #[test]
-fn what_is_no_yaml_is_refused_with_the_place() {
+fn invalid_yaml_is_refused_with_its_place() {
     for (name, text, wanted) in [
         ("a list", "- 1", "the file"),
         ("open bracket", "limits: {buckets: {", "line"),
@@ -180,7 +180,7 @@ fn what_is_no_yaml_is_refused_with_the_place() {
 }
 
 #[test]
-fn what_stands_in_a_file_that_is_no_yaml_is_not_repeated() {
+fn invalid_yaml_is_not_quoted() {
     let told = faults("users:\n- name: a\n  password: hunter2\n   token: hunter2\n");
     assert!(told.contains("line 4") && !told.contains("hunter2") && !told.contains('\n'), "{told}");
 }
@@ -196,14 +196,14 @@ fn times_that_would_overflow_the_clock_are_refused() {
 }
 
 #[test]
-fn numbers_that_are_as_good_as_no_limit_are_refused() {
+fn excessive_numbers_are_refused() {
     let most = r"
 limits:
   buckets:
     compute: {rate: 100000, burst: 100000}
     network: {limit: 1000000000, window: 24h, burst: 1}
 ";
-    Config::parse(most, &[]).expect("the most that is taken");
+    Config::parse(most, &[]).expect("the largest accepted values");
     let more = r"
 limits:
   buckets:
@@ -223,8 +223,8 @@ cache: {instances: {pageSize: 4294967295}}
     limits.buckets.compute.rate: 100000.1: use calls a second, above 0 and at most 100000
     limits.buckets.compute.burst: 4294967295: use a whole number from 1 to 100000
     limits.buckets.identity.adaptive.floor: 1e+300: use calls a second, above 0 and at most 100000
-    limits.buckets.loadbalancer.window: with this limit it gives 899999000 calls a second: use a longer one, so that it is at most 100000
-    limits.buckets.network.limit: 1e+300: use the calls that a window holds, 1 to 1000000000
+    limits.buckets.loadbalancer.window: results in 899999000 calls a second: use a longer window, so that the rate is at most 100000
+    limits.buckets.network.limit: 1e+300: use the number of calls per window, 1 to 1000000000
     limits.weights.traffic: 1000000: use a whole number from 1 to 1000
     limits.queue.total: 4294967295: use a whole number from 1 to 1000000
     limits.concurrency.compute: 1000000: use a whole number from 1 to 10000

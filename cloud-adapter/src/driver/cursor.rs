@@ -1,9 +1,9 @@
-//! Where a listing goes on.
+//! The position at which a listing continues.
 
 use std::{any::Any, fmt, sync::Arc};
 
-/// Where the next page of a listing begins, and what earlier pages brought that only a later one can finish: where a vendor tells of an
-/// object in several listings, they are read one after another and joined on the last page.
+/// The position of the next page of a listing, and data of earlier pages that a later page completes: where a vendor splits an object over
+/// several listings, they are read in sequence and joined on the last page.
 #[derive(Clone)]
 pub struct Cursor {
     at: String,
@@ -11,33 +11,33 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// `at`: the vendor's own word, or whatever tells the driver which page is next. Two of one listing must differ.
+    /// `at`: the vendor's page token, or any text by which the driver knows the next page. Two cursors of one listing must differ.
     #[must_use]
     pub fn new(at: impl Into<String>) -> Self {
         Self { at: at.into(), kept: None }
     }
 
-    /// The same with what earlier pages brought. The runtime keeps it as long as the listing is under way. A page may be asked for
-    /// more than once, so it is lent, never given back.
+    /// Adds data of earlier pages. The runtime keeps it until the listing ends. It can only be borrowed, because a page may be requested
+    /// more than once.
     #[must_use]
     pub fn keeping<K: Send + Sync + 'static>(self, kept: K) -> Self {
         Self { kept: Some(Arc::new(kept)), ..self }
     }
 
-    /// Where.
+    /// The position.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
     }
 
-    /// What earlier pages brought. `None`: nothing of this kind.
+    /// The data of earlier pages. `None`: there is no data of this type.
     #[must_use]
     pub fn kept<K: 'static>(&self) -> Option<&K> {
         self.kept.as_deref()?.downcast_ref()
     }
 }
 
-/// It is about the place alone.
+/// Compares only the position.
 impl PartialEq for Cursor {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_there_under_its_own_type_only() {
+    fn cursor_data_is_found_by_its_type_only() {
         let cursor = Cursor::new("ports:7").keeping(vec![1_u8, 2]);
         assert_eq!(cursor.kept::<Vec<u8>>(), Some(&vec![1, 2]));
         assert_eq!(cursor.kept::<String>(), None);

@@ -1,30 +1,30 @@
-//! What shall be: the input of a driver's pure plans.
+//! The desired state: the input of the pure plans of a driver.
 
 use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::{Backend, Fence, LoadBalancerKey, LoadBalancerSpec, Owner, RouteUpsert};
 
-/// What a load balancer shall be: checked, complete, its backends resolved.
+/// The desired state of a load balancer: validated, complete, its backends resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredLoadBalancer {
-    /// Whose it is. Goes into the tags.
+    /// The key of the load balancer. Goes into the tags.
     pub key: LoadBalancerKey,
-    /// For whom. Goes into the tags and, for people, into the name.
+    /// The owner. Goes into the tags and into the display name.
     pub owner: Owner,
-    /// The cluster's name, for people.
+    /// The cluster's display name.
     pub cluster_name: String,
-    /// What its owner may take over by name.
+    /// What the owner may take over by name.
     pub inheritance: Inheritance,
-    /// What it shall be.
+    /// The specification.
     pub spec: LoadBalancerSpec,
-    /// The backends, ordered by provider ID. Shared: thousands of load balancers have the same ones.
+    /// The backends, ordered by provider ID. Shared, because thousands of load balancers have the same ones.
     pub backends: Arc<[Backend]>,
-    /// The versioned hash of the specification without the backends. Recorded at the vendor by the last step.
+    /// The versioned hash of the specification without the backends. The last step records it in the cloud.
     pub hash: String,
 }
 
 impl DesiredLoadBalancer {
-    /// For whom it is.
+    /// The heir of this load balancer.
     #[must_use]
     pub fn heir(&self) -> Heir {
         let Self { key, owner, cluster_name, inheritance, .. } = self;
@@ -32,69 +32,69 @@ impl DesiredLoadBalancer {
         Heir { key, owner, cluster_name, inheritance: *inheritance }
     }
 
-    /// The vendor's ID of the load balancer that it shall share with others. `None`: it has one for itself.
+    /// The vendor's ID of the load balancer to share with others. `None`: the key has its own.
     #[must_use]
     pub fn shares(&self) -> Option<&str> {
         Some(self.spec.load_balancer_id.as_str()).filter(|id| !id.is_empty())
     }
 }
 
-/// For whom a load balancer is, with all that the names are made of which other controllers give.
+/// The owner of a load balancer, with all parts of the names that other controllers give.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heir {
-    /// Whose it is.
+    /// The key.
     pub key: LoadBalancerKey,
-    /// For whom.
+    /// The owner.
     pub owner: Owner,
     /// The cluster's name.
     pub cluster_name: String,
-    /// What it may take over by name.
+    /// What the owner may take over by name.
     pub inheritance: Inheritance,
 }
 
-/// What proves that another controller made an object for an owner.
+/// The proof that another controller created an object for an owner.
 ///
-/// Names are no proof by themselves: two clusters of one project may have the same name, and `kubernetes` is the default of most.
+/// Names alone are no proof: two clusters of one project may have the same name, and `kubernetes` is the usual default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inheritance {
-    /// The owner's UID alone.
+    /// Only the owner's UID.
     #[default]
     ByUid,
-    /// Also the names of cluster, namespace and Service: the operator says that no other cluster of the project has this name.
+    /// The names of cluster, namespace and Service, too: the operator confirms that no other cluster of the project has this name.
     ByName,
 }
 
-/// What the vendor's usual cloud controller manager made of an heir's.
+/// What a load balancer is to an heir, if the vendor's usual cloud controller manager created it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heritage {
-    /// It did not make it.
+    /// It was created otherwise.
     Unrelated,
-    /// It is the heir's, and nobody else's.
+    /// It belongs to the heir alone.
     Sole,
-    /// It is the heir's and somebody else's: why it stays as it is, and what to do.
+    /// It belongs to the heir and to others: why it stays unchanged, and how to fix that.
     Shared(String),
-    /// It has the heir's names, which prove nothing without the operator: why it stays as it is, and what to do.
+    /// It has the names of the heir, which are no proof without the operator's grant: why it stays unchanged, and how to fix that.
     Unproven(String),
-    /// It is somebody else's: whose, and what to do.
+    /// It belongs to another owner: which one, and how to fix that.
     Others(String),
 }
 
-/// Route changes that were found necessary and allowed.
+/// The route changes to execute.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteChanges {
-    /// Vendor IDs of routes to remove. They come first.
+    /// Vendor IDs of the routes to delete. These are deleted first.
     pub remove: Vec<String>,
-    /// Routes to lay.
+    /// The routes to create.
     pub add: Vec<WantedRoute>,
 }
 
-/// A route to lay.
+/// A route to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedRoute {
-    /// The checked request.
+    /// The validated request.
     pub upsert: RouteUpsert,
-    /// Who writes. Goes into the tags.
+    /// The writer's fence. Goes into the tags.
     pub fence: Fence,
-    /// The cluster's name, for people.
+    /// The cluster's display name.
     pub cluster_name: String,
 }

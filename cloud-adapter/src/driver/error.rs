@@ -1,4 +1,4 @@
-//! What can go wrong at the vendor, in the runtime's words.
+//! Errors of vendor calls, in the terms of the runtime.
 
 use std::{fmt, time::Duration};
 
@@ -8,69 +8,69 @@ use cloud_api_proto::{AdapterError, Reason, error::Violation};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct VendorError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub fault: Fault,
-    /// For people.
+    /// The message for users.
     pub message: String,
-    /// The status of the vendor's answer, if there was one. The runtime fills it in.
+    /// The HTTP status of the vendor's answer, if there was one. Set by the runtime.
     pub status: Option<u16>,
-    /// The vendor's own code.
+    /// The vendor's error code.
     pub code: Option<String>,
-    /// The vendor's own name for the request.
+    /// The vendor's ID of the request.
     pub request_id: Option<String>,
-    /// When to try again, if the vendor said so.
+    /// When to retry, if the vendor said so.
     pub retry_after: Option<Duration>,
-    /// The fields of the request at fault, such as `spec.listeners[0].port`, if it is; of a look-up, the IDs.
+    /// The invalid fields of the request, such as `spec.listeners[0].port`; of a look-up, the IDs.
     pub fields: Vec<String>,
 }
 
-/// What kind of failure.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Our own budget would not be there in time.
+    /// Our own budget does not allow the call before the deadline.
     Budget,
-    /// This replica does not lead any more: nothing was sent.
+    /// This replica is no longer the leader: nothing was sent.
     NotLeader,
-    /// Too many calls wait for the vendor already.
+    /// The queue of vendor calls is full.
     QueueFull,
-    /// The vendor wants fewer calls.
+    /// The vendor throttles.
     Throttled,
     /// The credentials are rejected.
     Auth,
-    /// The credentials are good for other things only.
+    /// The credentials do not permit the call.
     Forbidden,
-    /// The vendor's quota of resources is reached.
+    /// The vendor's resource quota is exhausted.
     Quota,
-    /// There is none of that ID.
+    /// The object of this ID does not exist.
     NotFound,
-    /// The object is being changed: look again later.
+    /// The object is being changed: retry later.
     Busy,
-    /// It cannot change in place.
+    /// The object cannot be changed in place.
     Immutable,
-    /// The vendor refuses the request as it is.
+    /// The vendor refuses the request as invalid.
     Invalid,
-    /// This cloud cannot do it.
+    /// This cloud does not support it.
     Unsupported,
     /// The vendor answers 5xx or not at all, and nothing was done.
     Unavailable,
-    /// Nobody knows whether the write was done.
+    /// Unknown whether the write was done.
     OutcomeUnknown,
-    /// The answer makes no sense: a defect of the driver, or of the vendor.
+    /// The answer cannot be interpreted: a defect of the driver or the vendor.
     Nonsense,
 }
 
-/// A vendor that asks for a longer pause is asked again after this: the budget goes by no longer one, either.
+/// Maximum of a pause that the vendor asks for, here and in the budget.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
-/// Bytes of a vendor's words that are told on: clients refuse answers whose trailers are long.
+/// Maximum length of vendor texts in errors, in bytes: clients refuse answers with long trailers.
 const MESSAGE_MAX: usize = 1_000;
 const NAME_MAX: usize = 200;
-/// Fields that an error may name: the IDs of one look-up, of which all may be at fault.
+/// Maximum number of fields in an error: the IDs of one look-up, of which all may be invalid.
 const FIELDS_MAX: usize = 500;
-/// Of these, as many as a caller is told.
+/// Maximum number of fields in an answer to the caller.
 const FIELDS_TOLD: usize = 4;
 
 impl VendorError {
-    /// A failure without the vendor's own words.
+    /// An error without vendor details.
     #[must_use]
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
         Self {
@@ -84,24 +84,24 @@ impl VendorError {
         }
     }
 
-    /// Names a field of the request that is at fault.
+    /// Adds an invalid field of the request.
     #[must_use]
     pub fn in_field(mut self, field: impl Into<String>) -> Self {
         self.fields.push(field.into());
         self
     }
 
-    /// That this step failed, and why, in one sentence for all who ask.
+    /// One sentence that names the failed step and the cause.
     pub(crate) fn of(&self, step: &impl fmt::Display) -> String {
         if matches!(self.fault, Fault::Budget | Fault::QueueFull | Fault::NotLeader) {
-            // It was not even begun.
+            // The call was never sent.
             return format!("{step}: {self}");
         }
         let status = self.status.map(|status| format!("{status}, ")).unwrap_or_default();
         format!("{step} failed ({status}{}): {self}", self.fault.reason().word())
     }
 
-    /// The same with what the vendor chose cut to what callers can take: words, and the delay.
+    /// Truncates texts and limits delays that the vendor chose.
     pub(crate) fn bounded(mut self) -> Self {
         cut(&mut self.message, MESSAGE_MAX);
         for name in [&mut self.code, &mut self.request_id].into_iter().flatten() {
@@ -113,19 +113,19 @@ impl VendorError {
         self
     }
 
-    /// An answer that cannot be read.
+    /// The error for an answer that cannot be read.
     #[must_use]
     pub fn nonsense(message: impl Into<String>) -> Self {
         Self::new(Fault::Nonsense, message)
     }
 }
 
-/// As much of the name of a request, whoever chose it, as a log line should hold.
+/// The start of a request ID, short enough for a log line.
 pub(crate) fn shown(name: &str) -> &str {
     name.get(..name.floor_char_boundary(NAME_MAX)).unwrap_or_default()
 }
 
-/// Cuts a text between two characters, and shows that it was cut.
+/// Truncates a text at a character boundary and marks the cut.
 fn cut(text: &mut String, max: usize) {
     if text.len() > max {
         text.truncate(text.floor_char_boundary(max));
@@ -134,7 +134,7 @@ fn cut(text: &mut String, max: usize) {
 }
 
 impl Fault {
-    /// The contract's word for it.
+    /// The corresponding reason of the contract.
     pub(crate) const fn reason(self) -> Reason {
         match self {
             Self::Budget => Reason::BudgetExhausted,
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_said_first_and_what_was_not_begun_did_not_fail() {
+    fn unsent_call_is_not_reported_as_failed() {
         let error = VendorError::new(Fault::OutcomeUnknown, "CreateLoadBalancer: out of order");
         let answered = VendorError { status: Some(503), ..error.clone() };
         let budget = VendorError::new(Fault::Budget, "waits for the budget of loadbalancer");

@@ -1,15 +1,15 @@
-//! The words of a fence in a vendor's tag: `service-controller/0/1767225600/42`.
+//! The format of a fence in a vendor tag: `service-controller/0/1767225600/42`.
 
 use cloud_api_proto::v1alpha1::Fence;
 
-/// What stands in the tag. `None`: nobody in particular writes, as in a dry run.
+/// The value of the tag. `None`: there is no writer, as in a dry run.
 #[must_use]
 pub fn write_fence(fence: &Fence) -> Option<String> {
     let Fence { scope, epoch, sequence } = fence;
     (!scope.is_empty()).then(|| format!("{scope}/{epoch}/{sequence}"))
 }
 
-/// Reads it. `None`: it is no fence, whoever wrote it.
+/// Parses the value of a tag. `None`: it is not a fence.
 #[must_use]
 pub fn read_fence(tag: &str) -> Option<Fence> {
     let mut parts = tag.rsplitn(3, '/');
@@ -24,9 +24,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn fence_tag_round_trip() {
         let fence = Fence { scope: "service-controller/0".to_owned(), epoch: 7, sequence: 42 };
-        let tag = write_fence(&fence).expect("somebody writes");
+        let tag = write_fence(&fence).expect("the writer is known");
         assert_eq!(tag, "service-controller/0/7/42");
         assert_eq!(read_fence(&tag), Some(fence));
         assert_eq!(write_fence(&Fence::default()), None);

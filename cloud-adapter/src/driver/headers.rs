@@ -1,4 +1,4 @@
-//! Response headers that most vendors share: what is left of a rate limit, and the name of the request.
+//! Response headers that most vendors share: the remaining calls of a rate limit, and the ID of the request.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use cloud_budget::Hint;
 use http::{HeaderMap, header};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// Prefixes of the three headers. Source: IETF draft "RateLimit header fields for HTTP" until its revision 6, and what vendors
-/// made of it.
+/// Prefixes of the three headers. Source: IETF draft "RateLimit header fields for HTTP" up to revision 6, and variants of vendors.
 const PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
-/// Where vendors write the name of the request.
+/// The usual headers for the ID of the request.
 const REQUEST_IDS: [&str; 5] =
     ["x-request-id", "x-amzn-requestid", "x-ms-request-id", "x-openstack-request-id", "x-correlation-id"];
-/// A reset above it is no number of seconds from now but since 1970.
+/// Larger values of a reset are Unix timestamps, and not seconds from now.
 const EPOCH_FROM: f64 = 1e9;
 
-/// What the vendor says is left. `None` without a remaining count.
+/// The remaining calls as the vendor states them. `None` without a remaining count.
 pub(super) fn hint(headers: &HeaderMap) -> Option<Hint> {
     let number = |name: &str| {
         let named = PREFIXES.iter().find_map(|prefix| headers.get(format!("{prefix}-{name}")));
@@ -35,13 +34,13 @@ pub(super) fn hint(headers: &HeaderMap) -> Option<Hint> {
     })
 }
 
-/// The vendor's own name for the request.
+/// The vendor's ID of the request.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     let named = REQUEST_IDS.iter().find_map(|name| headers.get(*name));
     named?.to_str().ok().map(str::to_owned)
 }
 
-/// When the vendor answered, by its own clock: ours may differ.
+/// When the vendor answered, by its own clock, which may differ from ours.
 fn answered(headers: &HeaderMap) -> Option<f64> {
     let text = headers.get(header::DATE)?.to_str().ok()?;
     Some(
@@ -49,11 +48,7 @@ fn answered(headers: &HeaderMap) -> Option<f64> {
     )
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "counts are small, and a larger one is as good as the largest"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are small, and saturate")]
 fn whole(number: f64) -> u64 {
     number as u64
 }
@@ -70,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_read_in_all_dialects() {
+    fn rate_limit_headers_are_read_in_all_dialects() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (name, lines, wanted) in [
             (
@@ -108,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_has_a_name_of_the_vendors() {
+    fn vendor_request_id_is_read_from_headers() {
         assert_eq!(request_id(&headers(&[("x-amzn-requestid", "abc")])).as_deref(), Some("abc"));
         assert_eq!(request_id(&headers(&[("content-type", "abc")])), None);
     }

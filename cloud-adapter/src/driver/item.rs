@@ -1,4 +1,4 @@
-//! What collections hold: instances, load balancers, routes.
+//! The items of collections: instances, load balancers, routes.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::vendor::Family;
 pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The name of the collection, as in `SnapshotStatus.collection`.
     const COLLECTION: &'static str;
-    /// Whose budget pays for reading it.
+    /// The family whose budget its reads are charged to.
     const FAMILY: Family;
 
-    /// Names the item in its collection, and in the watch.
+    /// The key of the item in its collection, and in the watch.
     fn key(&self) -> &str;
 
-    /// The cluster that it belongs to; empty if to none. Decides together with the key whose watches show it.
+    /// The cluster that it belongs to; empty if it belongs to none. Together with the key it decides which watches show the item.
     fn cluster(&self) -> &str {
         ""
     }
@@ -58,57 +58,57 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
     }
 }
 
-/// A load balancer as listed. One that is shared is a record for each that uses it, and one for itself, which is its owner's, if it has any.
+/// A load balancer as listed. A shared one has a record for each user, and one for itself, which belongs to its owner, if it has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
-    /// What the contract says of it. `key`, `owner` and `fence` come from its tags and are unset where there are none. Where only one
-    /// part of the key is left, the other is empty: such a load balancer is nobody's, and not everybody's either.
+    /// The contract's view. `key`, `owner` and `fence` come from the tags, and are unset without tags. If only one part of the key is left,
+    /// the other is empty: such a load balancer has no owner, and only a key that matches the rest may adopt it.
     ///
-    /// In state `ABSENT` it is what is left of a load balancer that is gone, such as its address: a deletion removes it, and nothing is
-    /// built from it.
+    /// State `ABSENT` marks remains of a deleted load balancer, such as its address: a deletion removes them, and they are no base for
+    /// building.
     pub summary: LoadBalancer,
-    /// What only the driver knows of it.
+    /// The driver-specific details.
     pub detail: D,
-    /// Its owner has done with it, and others share it still: it is in nobody's way, a deletion for its owner finds nothing, and its owner
-    /// takes it back who wants one again.
+    /// The owner has released the load balancer, and others still share it: it is not in the way of its owner's requests, a deletion for
+    /// the owner finds nothing, and the owner takes it back when it needs a load balancer again.
     pub left: bool,
-    /// Where it comes from, as its tags say.
+    /// The origin, as the tags say.
     pub origin: Origin,
-    /// The namespaces whose Services may take it over, if it has no owner, as a tag on it says.
+    /// The namespaces whose Services may adopt it, if it has no owner, according to a tag on it.
     pub adoptable_by: Namespaces,
-    /// The namespaces whose Services may share it beside those of its owner's namespace, as a tag on it says.
+    /// The namespaces, besides the owner's, whose Services may share it, according to a tag on it.
     pub shared_with: Namespaces,
 }
 
-/// Where a load balancer comes from.
+/// The origin of a load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// It was created for its owner.
     #[default]
     Created,
-    /// It was there before its owner, which took it over by its ID: it is released with its owner, and not deleted.
+    /// It existed before its owner, which adopted it by its ID: it is released with its owner, and not deleted.
     Adopted,
 }
 
-/// Names of namespaces on a tag; `*` is any.
+/// Names of namespaces in a tag; `*` is any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces(Vec<String>);
 
 impl Namespaces {
-    /// Reads the values of tags: names with commas between them.
+    /// Parses the values of tags: names separated by commas.
     pub fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let names = values.into_iter().flat_map(|value| value.split(',')).map(str::trim);
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Whether the namespace is among them.
+    /// Whether the namespace is included.
     pub(crate) fn include(&self, namespace: &str) -> bool {
         self.0.iter().any(|name| name == namespace || name == "*")
     }
 }
 
 impl<D> LoadBalancerRecord<D> {
-    /// One that was created for its owner, which still has it for itself.
+    /// A load balancer that was created for its owner and is not shared.
     pub fn new(summary: LoadBalancer, detail: D) -> Self {
         let (adoptable_by, shared_with) = (Namespaces::default(), Namespaces::default());
         Self { summary, detail, left: false, origin: Origin::Created, adoptable_by, shared_with }
@@ -127,18 +127,18 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins. `None`: this was the last.
     pub next: Option<Cursor>,
-    /// How many items there are in all, from vendors that page by offset and say so: then pages that shift while they are read are
-    /// noticed, and the listing begins again. `None`: the vendor's cursors are stable.
+    /// The total number of items, for vendors that page by offset and return it: the runtime then notices pages that shift during the
+    /// listing, and restarts it. `None`: the vendor's cursors are stable.
     pub total: Option<u64>,
 }
 
 /// The answer to a look-up by ID.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lookup<T> {
-    /// It is there.
+    /// The instance exists.
     Found(T),
-    /// The vendor says, for this very ID, that there is none.
+    /// The vendor says that this ID does not exist.
     Gone,
-    /// The vendor did not say.
+    /// The vendor did not say anything about this ID.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! What a vendor allows, in its own words.
+//! Rate limits as vendors specify them.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use cloud_budget::RateLimit;
 /// A vendor's limit on calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VendorLimit {
-    /// So many calls in any window: `3,600 an hour`.
+    /// A number of calls per window: `3,600 an hour`.
     Window {
-        /// Calls that a window holds, at least 1.
+        /// Calls per window, at least 1.
         limit: f64,
-        /// How long it is.
+        /// The length of the window.
         window: Duration,
-        /// The calls of those that may be spent at once, at least 1.
+        /// The calls of the window that may be made at once, at least 1.
         burst: u32,
     },
-    /// A token bucket at the vendor: `10 a second, 50 at once`.
+    /// A token bucket of the vendor: `10 a second, 50 at once`.
     Bucket {
         /// Calls a second, above 0.
         rate: f64,
@@ -26,10 +26,10 @@ pub enum VendorLimit {
 }
 
 impl VendorLimit {
-    /// The rate that one cluster gets of it. `safety`: the part of a window that is used; `share`: the cluster's part of the account.
+    /// The rate limit of one cluster. `safety`: the fraction of the limit that is used; `share`: the cluster's share of the account.
     ///
     /// # Errors
-    /// If a window cannot hold the burst: which burst it could.
+    /// If the window cannot contain the burst; with the largest possible burst.
     pub(crate) fn scaled(self, (safety, share): (f64, f64)) -> Result<RateLimit, String> {
         match self {
             Self::Bucket { rate, burst } => {
@@ -39,8 +39,8 @@ impl VendorLimit {
                 let limit = limit * share;
                 RateLimit::within(limit, window, part_of(burst, share), safety).ok_or_else(|| {
                     format!(
-                        "{burst} calls at once are all that the window may hold ({:.0}, with safety and share), so that \
-                         nothing is left for a rate: use less",
+                        "{burst} calls at once use up the whole window ({:.0} calls, after safety \
+                         and share) and leave no rate: use a smaller burst",
                         limit * safety
                     )
                 })
@@ -54,7 +54,7 @@ fn part_of(burst: u32, share: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a part of a u32, rounded down on purpose"
+        reason = "a fraction of a u32, rounded down on purpose"
     )]
     let part = (f64::from(burst) * share) as u32;
     part.max(1)

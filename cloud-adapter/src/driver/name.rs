@@ -1,9 +1,9 @@
-//! The names that users wish for.
+//! Names of load balancers that users request.
 
-/// The name of a load balancer as `LoadBalancerSpec.name` wishes for it, at a vendor whose names have at most `longest` bytes.
+/// The name for `LoadBalancerSpec.name`, for a vendor whose names have at most `longest` bytes.
 ///
-/// `digest` is the last word of the names that the driver makes itself, which tells the key. A wish that is too long is cut and ends with
-/// it, too; and so does one that ends as if it were another key's.
+/// `digest` is the last part of the names that the driver generates, and identifies the key. It is appended to a requested name that is too
+/// long, after truncation, or that ends like a generated name of another key.
 #[must_use]
 pub fn wished_name(wish: &str, digest: &str, longest: usize) -> String {
     let last = wish.rsplit_once('-').map(|(_, last)| last);
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_fulfilled_to_the_letter_unless_it_is_too_long_or_another_s() {
+    fn requested_name_is_used_unless_too_long_or_ambiguous() {
         let (mine, other) = ("0123456789", "abcdef0123");
         let long = |length| "x".repeat(length);
         let rows = [

@@ -1,4 +1,4 @@
-//! A driver for tests of what goes on around one.
+//! A driver for tests of the runtime.
 
 use std::{fmt, time::Duration};
 
@@ -11,31 +11,31 @@ use super::{
 };
 use crate::vendor::{Family, Operation, Session, VendorResponse};
 
-/// Names of load balancers that another controller made: for one owner, for two, for another.
+/// Names of load balancers that another controller created: for one owner, for two, for another.
 pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const UNPROVEN: &str = "unproven";
 pub(crate) const OTHERS: &str = "others";
-/// The name of one that others use, too.
+/// The name of a load balancer that others use, too.
 pub(crate) const USED: &str = "used";
-/// A size that none of those that are there can get.
+/// A size that no existing load balancer can be changed to.
 pub(crate) const ANOTHER_SIZE: &str = "another";
 
-/// For how long it may be at a create whose answer was lost.
+/// How long a create with a lost answer may still be executed.
 pub(crate) const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
-/// A cloud of which nothing is known but that it takes writes.
+/// A cloud without objects that accepts all writes.
 #[derive(Debug)]
 pub(crate) struct WriteOnly;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Create {
     New,
-    /// With what a former one had.
+    /// With the properties of a former load balancer.
     Again,
-    /// None of them is left.
+    /// It is deleted.
     Gone,
-    /// It is nobody's any more.
+    /// It is released.
     Released,
 }
 
@@ -131,7 +131,7 @@ impl Driver for WriteOnly {
     ) -> Result<Vec<Create>, VendorError> {
         match observed {
             Some(_) if desired.spec.size == ANOTHER_SIZE => {
-                Err(VendorError::new(Fault::Immutable, "spec.size: cannot change"))
+                Err(VendorError::new(Fault::Immutable, "spec.size: cannot be changed"))
             }
             Some(record) if !desired.hash.is_empty() && record.summary.applied_hash == desired.hash => {
                 Ok(Vec::new())
@@ -158,7 +158,7 @@ impl Driver for WriteOnly {
             SOLE => Heritage::Sole,
             SHARED => Heritage::Shared("shared by two".to_owned()),
             UNPROVEN => Heritage::Unproven("names prove nothing".to_owned()),
-            OTHERS => Heritage::Others("it is of another".to_owned()),
+            OTHERS => Heritage::Others("owned by another Service".to_owned()),
             _ => Heritage::Unrelated,
         }
     }

@@ -1,4 +1,4 @@
-//! What is remembered of instances that were not there, and of those that were.
+//! Remembers instances that were missing, and the instances of the cluster.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -9,24 +9,24 @@ use tokio::time::{Duration, Instant};
 
 use super::existence::Proof;
 
-/// For how long nobody asks again what was not there, unless somebody wants to know it fresher.
+/// How long an unproven absence is cached, for callers without a bound on staleness.
 const NOT_VISIBLE_KEPT: Duration = Duration::from_secs(5);
-/// For how long what is proven gone stays so, unless it is seen again.
+/// How long a proven absence is cached, unless the instance is seen again.
 const GONE_KEPT: Duration = Duration::from_mins(10);
-/// Absent instances that are remembered. More are merely not visible, which is always safe.
+/// Maximum number of absences. Further ones count as not visible, which is always safe.
 const ABSENT_MAX: usize = 20_000;
-/// Instances of the cluster that are remembered. Fewer witnesses are less proof, which is always safe.
+/// Maximum number of instances of the cluster. With fewer witnesses less can be proven, which is always safe.
 const MEMBERS_MAX: usize = 50_000;
 
-/// One instance that was not there.
+/// The absence of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absent {
-    /// The first and the last read that missed it, without one between that showed it.
+    /// The first and the last read that missed it; no read between them showed it.
     pub(crate) since: Instant,
     pub(crate) last: Instant,
-    /// Whether the vendor said so for this very ID.
+    /// Whether the vendor was asked for this ID.
     pub(crate) direct: bool,
-    /// What proved it, at the last read.
+    /// The proof at the time of the last read.
     pub(crate) proof: Option<Proof>,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Memory(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     absent: BTreeMap<String, Absent>,
-    /// Instances that somebody asked for by ID and that were there: they belong to the cluster.
+    /// Instances that were looked up by ID and exist: they belong to the cluster.
     members: HashSet<String, foldhash::fast::RandomState>,
 }
 
 impl Memory {
-    /// What is known of an absence, if it was looked for at `bound` or later; without one, if that is not too long ago.
+    /// The recorded absence, if it was checked at `bound` or later; without a bound, if the record has not expired.
     pub(crate) fn recall(&self, id: &str, bound: Option<Instant>) -> Option<Absent> {
         let inner = self.inner();
         let absent = inner.absent.get(id)?;
@@ -51,8 +51,8 @@ impl Memory {
         fresh.then(|| absent.clone())
     }
 
-    /// Notes that a read did not show it. `shown`: when a read last did, whoever asked; an absence from before that is over. Returns what
-    /// is known of its absence now.
+    /// Records a read that missed the instance. `shown`: when any read last showed it; an older absence is over. Returns the current record
+    /// of the absence.
     pub(crate) fn missed(
         &self,
         id: &str,
@@ -76,7 +76,7 @@ impl Memory {
         absent.clone()
     }
 
-    /// Notes what proved an absence.
+    /// Records the proof of an absence.
     pub(crate) fn proven(&self, id: &str, proof: Proof) {
         let mut inner = self.inner();
         inner.members.remove(id);
@@ -85,7 +85,8 @@ impl Memory {
         }
     }
 
-    /// Notes that these were asked for by their IDs and are there. `held`: whether one is still known to be there; others make room.
+    /// Records instances that were looked up by ID and exist. `held`: whether an instance is still known to exist; when full, others are
+    /// evicted.
     pub(crate) fn seen<'a>(&self, ids: impl IntoIterator<Item = &'a str>, held: impl Fn(&str) -> bool) {
         let mut inner = self.inner();
         let mut full = false;
@@ -104,12 +105,12 @@ impl Memory {
         }
     }
 
-    /// Whether it is known to belong to the cluster.
+    /// Whether the instance is known to belong to the cluster.
     pub(crate) fn is_member(&self, id: &str) -> bool {
         self.inner().members.contains(id)
     }
 
-    /// Forgets everything: it was another part of the cloud.
+    /// Forgets everything: it belongs to another scope.
     pub(crate) fn forget(&self) {
         *self.inner() = Inner::default();
     }
@@ -128,7 +129,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_visible_is_remembered_for_five_seconds_and_what_is_gone_for_ten_minutes() {
+    async fn unproven_absence_is_kept_5_seconds_and_proven_10_minutes() {
         let memory = Memory::default();
         memory.missed("a", (Instant::now(), None), true);
         memory.missed("b", (Instant::now(), None), true);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_wants_to_know_it_fresher_is_not_answered_from_memory() {
+    async fn fresher_bound_is_not_answered_from_memory() {
         let memory = Memory::default();
         memory.missed("a", (Instant::now(), None), true);
         memory.proven("a", Proof::Credentials);
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_absence_begins_with_the_first_miss_and_ends_when_it_is_seen() {
+    async fn absence_begins_with_first_miss_and_ends_when_seen() {
         let memory = Memory::default();
         let first = Instant::now();
         memory.missed("a", (first, None), true);
@@ -164,7 +165,7 @@ mod tests {
         advance(SECOND).await;
         let again = memory.missed("a", (Instant::now(), None), true);
         assert_eq!((again.since, again.last), (first, Instant::now()));
-        assert_eq!(again.proof, None, "what was proven then is to be proven again");
+        assert_eq!(again.proof, None, "the proof is dropped");
         assert!(!memory.is_member("a"));
         memory.seen(["a"], |_| true);
         assert!(memory.is_member("a") && memory.recall("a", None).is_none());
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn somebody_who_asks_for_anything_does_not_fill_the_memory() {
+    async fn unknown_ids_do_not_fill_the_memory() {
         let memory = Memory::default();
         for n in 0..=ABSENT_MAX {
             memory.missed(&format!("i-{n}"), (Instant::now(), None), true);
@@ -181,7 +182,7 @@ mod tests {
         assert!(memory.recall(&format!("i-{ABSENT_MAX}"), None).is_none());
         advance(GONE_KEPT).await;
         memory.missed("new", (Instant::now(), None), true);
-        assert_eq!(memory.inner().absent.len(), 1, "old ones make room");
+        assert_eq!(memory.inner().absent.len(), 1, "old ones are evicted");
     }
 
     #[tokio::test(start_paused = true)]
@@ -199,13 +200,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn members_that_left_make_room_for_new_ones() {
+    async fn departed_members_are_evicted_first() {
         let memory = Memory::default();
         for n in 0..MEMBERS_MAX {
             memory.seen([format!("i-{n}").as_str()], |_| true);
         }
         memory.seen(["new"], |_| true);
-        assert!(!memory.is_member("new"), "all are there");
+        assert!(!memory.is_member("new"), "all members exist");
         memory.seen(["new"], |id| id != "i-7");
         assert!(memory.is_member("new") && memory.is_member("i-8") && !memory.is_member("i-7"));
     }

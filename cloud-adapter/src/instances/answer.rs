@@ -1,5 +1,5 @@
-//! `BatchGetInstancesResponse` and `InstanceResult` as they look on the wire, but for the instances, which are shared: to copy
-//! hundreds of them for each answer takes longer than to find them.
+//! `BatchGetInstancesResponse` and `InstanceResult` with shared instances; on the wire they are the same. Copying hundreds of instances per
+//! answer would take longer than looking them up.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     pub(crate) cost: Option<Cost>,
 }
 
-/// Encodes answers: room for the whole of one is made at once, where a buffer that grows is copied again and again.
+/// Encodes answers. Reserves the size of the whole answer, because a growing buffer is copied repeatedly.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCodec;
 
@@ -58,7 +58,7 @@ impl Encoder for AnswerCodec {
     }
 }
 
-/// What is known of one instance: the contract's `InstanceResult`.
+/// The result for one instance: the contract's `InstanceResult`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Verdict {
     #[prost(enumeration = "Existence", tag = "1")]
@@ -77,7 +77,7 @@ impl Verdict {
     }
 }
 
-/// The same message as the instance itself. Its length is asked for at each level above it, and counted once.
+/// The encoded instance. Its length is needed at each enclosing level, and cached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Shared {
     instance: Arc<Instance>,
@@ -155,6 +155,6 @@ mod tests {
         };
         let bytes = contracts.encode_to_vec();
         assert_eq!(answer.encode_to_vec(), bytes);
-        assert_eq!(Answer::decode(bytes.as_slice()).expect("the same message"), answer);
+        assert_eq!(Answer::decode(bytes.as_slice()).expect("the same encoding"), answer);
     }
 }

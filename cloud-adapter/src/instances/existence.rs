@@ -1,4 +1,4 @@
-//! Absence must be proven: from what was seen to one of the five values. Pure. Source: contract, section 5.
+//! Derives one of the five values of existence from the observations; absence must be proven. Pure.
 
 use std::{
     sync::Arc,
@@ -12,46 +12,47 @@ use cloud_api_proto::{
 
 use super::answer::Verdict;
 
-/// What was seen of one instance.
+/// The observation of one instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// In the listing, or by direct look-up. The proof matters only to one that has ended.
+    /// Found in a listing or a look-up. The proof matters only for a terminated instance.
     Found(Arc<Instance>, Option<Proof>),
-    /// Not in the listing, and not asked for directly.
+    /// Missing in the listing, and not looked up by ID.
     NotListed,
-    /// The vendor said for this very ID that there is none.
+    /// The vendor said that this ID does not exist.
     DirectlyGone {
-        /// Since the first read that missed it.
+        /// Time since the first read that missed it.
         missing_for: Duration,
-        /// Why that is no wonder of credentials or of lagging reads.
+        /// Proof that wrong credentials and lagging reads are not the cause.
         proof: Option<Proof>,
     },
-    /// It belongs elsewhere.
+    /// It belongs to another provider or region.
     Foreign,
-    /// The reference or the look-up failed.
+    /// The reference is invalid, or the look-up failed.
     Failed(AdapterError),
 }
 
-/// What shows that the right part of the cloud was looked at.
+/// Proof that the right scope of the cloud was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// So many others of the cluster, or of those that were seen together with it, were seen there at the same time or later.
+    /// Number of witnesses: other instances of the cluster, or others seen together with it before, that were seen at the same time or
+    /// later.
     Witnesses(usize),
-    /// The credentials open the scope in which it was seen before, and nothing else vanished with it.
+    /// The credentials have the scope in which it was seen before, and it did not disappear together with all others.
     Credentials,
 }
 
-/// What else bears on the judgement.
+/// Further facts for the judgement.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) observed_at: SystemTime,
     pub(crate) now: SystemTime,
-    /// For how long reads may lag behind writes.
+    /// How long reads may lag behind writes.
     pub(crate) horizon: Duration,
 }
 
-/// Decides what is known of an instance.
+/// Judges the existence of an instance.
 pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     match seen {
         Seen::Found(instance, proof) if instance.state() == InstanceState::Terminated => {
@@ -72,7 +73,7 @@ pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// Without a proof it is only not visible.
+/// Without a proof, the instance counts as not visible.
 fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> Verdict {
     let witnesses = match proof {
         None => return Verdict::plain(Existence::NotVisible),
@@ -116,26 +117,27 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_hours(1)
     }
 
+    // Behaviour: W4
     #[test]
-    fn gone_needs_a_direct_answer_or_a_terminal_state_and_a_proof_of_the_place() {
+    fn gone_needs_direct_answer_or_terminal_state_and_proof() {
         use InstanceState as State;
         let (witness, checked) = (Some(Proof::Witnesses(1)), Some(Proof::Credentials));
         let old = HORIZON * 2;
         for (name, seen, wanted) in [
             ("running", found(State::Running, old, None), Existence::Exists),
             ("newborn", found(State::Running, Duration::ZERO, None), Existence::Exists),
-            ("stopped exists", found(State::Stopped, old, None), Existence::Exists),
-            ("state unknown exists", found(State::Unknown, old, None), Existence::Exists),
-            ("ending exists", found(State::Terminating, old, witness), Existence::Exists),
-            ("ended, witness", found(State::Terminated, old, witness), Existence::Gone),
-            ("ended, credentials checked", found(State::Terminated, old, checked), Existence::Gone),
-            ("ended, nobody else", found(State::Terminated, old, None), Existence::NotVisible),
-            ("ended, too young", found(State::Terminated, HORIZON / 2, witness), Existence::NotVisible),
+            ("stopped, still exists", found(State::Stopped, old, None), Existence::Exists),
+            ("unknown state, still exists", found(State::Unknown, old, None), Existence::Exists),
+            ("terminating, still exists", found(State::Terminating, old, witness), Existence::Exists),
+            ("terminated, with witness", found(State::Terminated, old, witness), Existence::Gone),
+            ("terminated, credentials checked", found(State::Terminated, old, checked), Existence::Gone),
+            ("terminated, no proof", found(State::Terminated, old, None), Existence::NotVisible),
+            ("terminated, too young", found(State::Terminated, HORIZON / 2, witness), Existence::NotVisible),
             ("not listed", Seen::NotListed, Existence::NotVisible),
-            ("direct, witness", gone(old, witness), Existence::Gone),
-            ("direct, credentials checked", gone(old, checked), Existence::Gone),
-            ("direct, nobody else", gone(old, None), Existence::NotVisible),
-            ("direct, just now", gone(Duration::ZERO, witness), Existence::NotVisible),
+            ("not found, with witness", gone(old, witness), Existence::Gone),
+            ("not found, credentials checked", gone(old, checked), Existence::Gone),
+            ("not found, no proof", gone(old, None), Existence::NotVisible),
+            ("not found just now", gone(Duration::ZERO, witness), Existence::NotVisible),
             ("foreign", Seen::Foreign, Existence::Foreign),
             ("failed", Seen::Failed(AdapterError::field("x", "y")), Existence::Unknown),
         ] {

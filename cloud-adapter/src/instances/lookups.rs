@@ -1,7 +1,7 @@
-//! Look-ups by ID, gathered: requests that come close together share a batch, and who asks for what is being asked already waits for
-//! that answer. Never one vendor call an ID.
+//! Look-ups by ID: requests that arrive close together share a batch, and requests for IDs that are being looked up wait for that result.
+//! IDs are never looked up with one vendor call each.
 //!
-//! A flight belongs to all who wait for it: it goes on as long as one of them does.
+//! A shared look-up in progress is a "flight". It continues as long as any caller waits for it.
 
 mod flight;
 #[cfg(test)]
@@ -31,43 +31,43 @@ use crate::{
     vendor::{Session, Waiter, Waiters},
 };
 
-/// What a listing is taken to cost before there was one: more batches than that are not made.
+/// The assumed pages of a listing before the first one: the maximum number of batches.
 const PAGES: usize = 8;
 
-/// What is asked for: vendor IDs by provider ID.
+/// The requested IDs: vendor IDs by provider ID.
 pub(crate) type Wanted = BTreeMap<String, String>;
 
-/// What came of a flight.
+/// The result of a flight.
 #[derive(Debug)]
 pub(crate) struct Answers {
     /// When the first vendor call began.
     pub(crate) asked: Instant,
-    /// By provider ID. What is missing here was not answered: `error` says why.
+    /// By provider ID. The reason for missing IDs is in `error`.
     pub(crate) found: BTreeMap<String, Answer>,
     pub(crate) error: Option<VendorError>,
 }
 
-/// What the vendor said of one instance.
+/// The vendor's answer for one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Found(Arc<Instance>),
-    /// There is none of this very ID.
+    /// This ID does not exist.
     Gone,
-    /// A complete listing does not have it, and the vendor cannot be asked for one ID.
+    /// A complete listing lacks it, and the vendor cannot look up by ID.
     NotListed,
-    /// The vendor answered, and said nothing of it.
+    /// The vendor's answer does not mention it.
     Unsaid,
 }
 
 type Flight = Shared<BoxFuture<'static, Arc<Answers>>>;
 
-/// A flight, and a place among those who wait for it.
+/// A flight, and a registration as its waiter.
 struct Joined {
     flight: Flight,
     waiter: Waiter,
 }
 
-/// From a provider ID to the vendor's, if it is one of this cloud.
+/// Maps a provider ID to the vendor's ID, if it belongs to this cloud.
 type Locate = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Looks instances up by ID.
@@ -75,17 +75,17 @@ pub(crate) struct LookUps<S> {
     source: Arc<S>,
     snapshot: Arc<Snapshot<Instance>>,
     metrics: Metrics,
-    /// From a provider ID to the vendor's.
+    /// Maps a provider ID to the vendor's ID.
     locate: Locate,
-    /// IDs in one vendor call.
+    /// Maximum number of IDs per vendor call.
     batch: usize,
     window: Mutex<BatchWindow>,
     batches: Mutex<Vec<Batch>>,
-    /// Turns with each flight, so that witnesses take turns.
+    /// Increases with each flight, so that the witnesses rotate.
     turn: AtomicUsize,
 }
 
-/// IDs that are asked for together, and who asks.
+/// IDs that are looked up together, and their callers.
 struct Batch {
     gathering: Arc<Gathering>,
     flight: WeakShared<BoxFuture<'static, Arc<Answers>>>,
@@ -93,19 +93,19 @@ struct Batch {
 
 struct Gathering {
     order: Mutex<Order>,
-    /// In whose name it is asked, before it was sent and after.
+    /// The callers, which determine priority and deadline before and after sending.
     waiters: Arc<Waiters>,
-    /// Nothing is won by waiting for more.
+    /// Notified when waiting for further IDs has no benefit.
     full: Notify,
 }
 
 struct Order {
     wanted: Wanted,
-    /// Counts what it costs. That of the most urgent who joined before it was sent.
+    /// Charged with the cost: the session of the most urgent caller that joined before sending.
     session: Session,
     opened: Instant,
     joined: Instant,
-    /// When it was sent; until then others may join.
+    /// When the batch was sent; until then, others may join.
     asked: Option<Instant>,
 }
 
@@ -116,7 +116,7 @@ impl<S> fmt::Debug for LookUps<S> {
 }
 
 impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
-    /// `batch`: IDs in one vendor call. `locate`: from a provider ID to the vendor's, if it is one of this cloud.
+    /// `batch`: maximum number of IDs per vendor call. `locate`: maps a provider ID to the vendor's ID, if it belongs to this cloud.
     pub(crate) fn new(
         source: Arc<S>,
         snapshot: Arc<Snapshot<Instance>>,
@@ -136,18 +136,18 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         }
     }
 
-    /// Goes by other settings from now on.
+    /// Applies new settings.
     pub(crate) fn configure(&self, window: BatchWindow) {
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = window;
     }
 
-    /// Asks the vendor, in calls that began at `bound` or later; `None` also takes answers that are under way.
+    /// Looks up IDs by vendor calls that began at `bound` or later; `None` also accepts calls in progress.
     ///
-    /// Cost: one vendor call a batch, shared with all who ask at about the same time; or one listing and a batch of what it misses, where
-    /// that is less.
+    /// Cost: one vendor call per batch, shared with concurrent callers; or one listing and one batch for the IDs that it lacks, if that is
+    /// cheaper.
     ///
     /// # Errors
-    /// Those of the vendor calls, if something of what is wanted was not answered.
+    /// The errors of the vendor calls, if any requested ID was not answered.
     pub(crate) async fn get(
         self: &Arc<Self>,
         wanted: Wanted,
@@ -155,14 +155,14 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
         let ids: Vec<String> = wanted.keys().cloned().collect();
-        // Requests take turns, and have places of their own in the queue: each is named by the first that it asks for.
+        // Requests are queued fairly and separately; each is named after its first ID.
         let session = &session.about(ids.first().map_or("", String::as_str));
         let landed =
             futures::future::try_join_all(self.join(wanted, bound, session).into_iter().map(Joined::landed));
         let answers = match session.own_deadline() {
             None => landed.await,
             Some(deadline) => timeout_at(deadline, landed).await.unwrap_or_else(|_elapsed| {
-                let text = "the instances are not looked up before the deadline";
+                let text = "the instances cannot be looked up before the deadline";
                 Err(session.late(Instance::FAMILY, text))
             }),
         }?;
@@ -173,7 +173,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         }
     }
 
-    /// Joins what is gathered or under way, and opens a batch for the rest.
+    /// Joins open batches and flights, and opens a batch for the remaining IDs.
     fn join(self: &Arc<Self>, mut wanted: Wanted, bound: Option<Instant>, session: &Session) -> Vec<Joined> {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         batches.retain(|batch| batch.flight.upgrade().is_some());
@@ -198,14 +198,15 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         flights
     }
 
-    /// So many IDs that no other that joins would change what is done: one vendor call, or the listing that is cheaper than many.
+    /// The number of IDs at which a batch is closed: it is one vendor call, or enough for the cheaper listing, and further IDs change
+    /// nothing.
     fn full(&self) -> usize {
         self.batch.saturating_mul(self.snapshot.pages().unwrap_or(1).max(1))
     }
 }
 
 impl Joined {
-    /// What came of it, or that it comes too late for this one.
+    /// Waits for the result, or for the error that it will be too late for this caller.
     async fn landed(mut self) -> Result<Arc<Answers>, VendorError> {
         tokio::select! {
             biased;
@@ -216,7 +217,7 @@ impl Joined {
 }
 
 impl Order {
-    /// The most urgent pays.
+    /// The most urgent caller is charged.
     fn paid_by(&mut self, session: &Session) {
         if session.purpose().priority > self.session.purpose().priority {
             self.session = session.clone();
@@ -233,7 +234,8 @@ impl Gathering {
         gathering
     }
 
-    /// Takes off `wanted` what this batch is going to answer, or answers at `bound` or later. How that saves a call; `None`: it does not.
+    /// Removes the IDs from `wanted` that this batch will answer, or answers at `bound` or later. Returns how that saves a call; `None`:
+    /// not.
     fn join(
         &self,
         wanted: &mut Wanted,
@@ -265,7 +267,7 @@ impl Gathering {
         }
     }
 
-    /// Waits until nobody joins for a while, or for long enough, or until it is full. From then on nobody can join.
+    /// Waits until no ID has joined for `idle`, until `max` has passed, or until the batch is full. Then it is closed.
     async fn close(&self, window: BatchWindow) -> (Wanted, Session, Instant) {
         let mut full = false;
         loop {

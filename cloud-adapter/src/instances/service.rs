@@ -57,7 +57,7 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        // Whoever comes over the network is answered on the route of `shared`.
+        // Callers over the network are answered on the route of `shared`.
         let answer = self.batch(request).await?.into_inner().encode_to_vec();
         let answer = BatchGetInstancesResponse::decode(answer.as_slice());
         Ok(Response::new(answer.map_err(|error| Status::internal(error.to_string()))?))
@@ -76,8 +76,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// Answers `BatchGetInstances` without a copy of each instance: a route before that of the generated server, whose answers own
-/// all that is in them.
+/// Serves `BatchGetInstances` without copying instances: a route in front of that of the generated server, whose answers own their content.
 pub(crate) fn shared<D: Driver>(routes: Routes, service: Arc<Service<D>>) -> Routes {
     let answered = service_fn(move |request: http::Request<axum::body::Body>| {
         let service = Arc::clone(&service);
@@ -99,7 +98,7 @@ fn message(frame: Frame<Instance>, rpc: &Rpc) -> WatchInstancesResponse {
             Event::Synced(Synced { count, checksum, observed_at: Some(rpc.wall(observed)), token })
         }
         Frame::Upsert(instance) => Event::Upsert(instance),
-        // A listing that misses it proves nothing: whoever wants to act asks BatchGetInstances.
+        // Absence in a listing proves nothing: callers that act on it use BatchGetInstances.
         Frame::Gone(instance) => {
             Event::Gone(InstanceGone { provider_id: instance.provider_id, evidence: None })
         }

@@ -1,4 +1,4 @@
-//! What a request is answered: states, conditions and when to ask again, in the words of the contract. Pure.
+//! Answers to requests: states, conditions and when to ask again, in the terms of the contract. Pure.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use cloud_budget::BudgetWait;
 use super::decide::{End, Next};
 use crate::vendor::HeldUp;
 
-/// A turn may come sooner than is foreseen: it is looked at again after this.
+/// Maximum interval between polls: queued calls may be sent earlier than estimated.
 const TURN_MAX: Duration = Duration::from_secs(15);
 
-/// The types of conditions of work under way. Source: docs/write-an-adapter.md.
+/// The types of conditions of running tasks. Source: docs/reference/driver.md.
 const WAITING_FOR: &str = "WaitingFor";
 const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
 
-/// When a caller looks again at work under way.
+/// When a caller polls a running task.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What work under way waits for, and when to look at it again.
+/// What a running task waits for, and when to poll it.
 #[derive(Debug)]
 pub(super) struct Waits {
     condition: LoadBalancerCondition,
@@ -29,8 +29,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// What the task said that it waits for, what its own call waits for, and what holds up all like it: nothing moves before that is
-    /// over.
+    /// `what`: what the task waits for. What blocks its own call, or all calls of the family, is reported first: nothing progresses before
+    /// that.
     pub(super) fn told(what: String, budget: Option<&BudgetWait>, held: Option<HeldUp>) -> Self {
         let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, TURN_MAX));
         let again = held.as_ref().map_or(about, |held| held.rest.max(about));
@@ -42,7 +42,7 @@ impl Waits {
     }
 }
 
-/// A load balancer that is being worked on.
+/// The answer for a load balancer that is being changed.
 pub(super) fn pending(
     (done, total): (u32, u32),
     Waits { condition, again }: Waits,
@@ -59,7 +59,7 @@ pub(super) fn pending(
     }
 }
 
-/// A load balancer on which nothing is left to do.
+/// The answer for a load balancer that needs no further step.
 pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> EnsureLoadBalancerResponse {
     EnsureLoadBalancerResponse {
         state: summary.state,
@@ -75,7 +75,7 @@ pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> 
     }
 }
 
-/// What an Ensure would do.
+/// The plan of an Ensure.
 pub(super) fn dry_ensure<D, S>(
     next: &Next<D, S>,
     plan: Vec<PlannedStep>,
@@ -100,7 +100,7 @@ pub(super) fn dry_ensure<D, S>(
     }
 }
 
-/// A load balancer that is being removed.
+/// The answer for a load balancer that is being deleted.
 pub(super) fn deleting(Waits { condition, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse {
         state: LoadBalancerState::Deleting.into(),
@@ -111,12 +111,12 @@ pub(super) fn deleting(Waits { condition, again }: Waits, cost: Option<Cost>) ->
     }
 }
 
-/// Nothing is left.
+/// The answer after the deletion.
 pub(super) fn absent(cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse { state: LoadBalancerState::Absent.into(), cost, ..Default::default() }
 }
 
-/// What a Delete would do.
+/// The plan of a Delete.
 pub(super) fn dry_delete<D, S>(
     next: &Next<D, S>,
     plan: Vec<PlannedStep>,
@@ -155,20 +155,20 @@ fn condition(word: &str, message: String) -> LoadBalancerCondition {
     LoadBalancerCondition { r#type: word.to_owned(), message }
 }
 
-/// Why it is not as desired though nothing is left to do.
+/// Why the load balancer is not ready although no step is left.
 fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     let condition = |word: &str, message: String| vec![condition(word, message)];
     match summary.state() {
         LoadBalancerState::Error => {
-            let text = "the cloud gave up on this load balancer: delete the Service, or allow to recreate, \
-                        which is not done while others use it";
+            let text = "the cloud reports a permanent error for this load balancer: delete the \
+                        Service, or allow recreation, which requires that no others use it";
             condition("Error", text.to_owned())
         }
         LoadBalancerState::Degraded => {
             let message = match failed_ports(summary) {
-                ports if ports.is_empty() => "not all parts serve".to_owned(),
+                ports if ports.is_empty() => "some listeners do not serve".to_owned(),
                 ports => format!(
-                    "not all parts serve: {} of {} ports failed: {}",
+                    "some listeners do not serve: {} of {} ports failed: {}",
                     ports.len(),
                     summary.listeners.len(),
                     ports.join(", ")
@@ -177,7 +177,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
             condition("Degraded", message)
         }
         LoadBalancerState::Unspecified => {
-            let text = "the cloud calls its state by a word that this adapter does not know";
+            let text = "the cloud reports a state that this adapter does not know";
             condition("Unknown", text.to_owned())
         }
         LoadBalancerState::Pending
@@ -187,7 +187,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     }
 }
 
-/// Each once, though each address names them.
+/// Each port once, although each address has it.
 fn failed_ports(summary: &LoadBalancer) -> Vec<String> {
     let ports = summary.addresses.iter().flat_map(|address| &address.ports);
     let failed = ports.filter(|port| port.error.is_some());

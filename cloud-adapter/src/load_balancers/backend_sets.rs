@@ -1,4 +1,4 @@
-//! Immutable sets of backends, uploaded once and named by ID. Least recently used, bounded in number, age and bytes.
+//! Immutable sets of backends, uploaded once and referenced by ID. An LRU cache with bounds on number, age and bytes.
 
 use std::{
     collections::BTreeMap,
@@ -15,12 +15,11 @@ use tokio::time::Instant;
 
 use crate::strings;
 
-/// Sets that are kept. Source: contract, section 6.
+/// Maximum number of sets.
 const SETS_MAX: usize = 64;
-/// A set that nobody named for this long is dropped.
+/// A set expires if it is not used for this long.
 const SET_AGE: Duration = Duration::from_mins(15);
-/// What all sets take together, those included that are not kept any more and that a task still works with. A set of 5,000 nodes
-/// takes about 1 MiB.
+/// Maximum size of all sets, including evicted ones that tasks still use. A set of 5,000 nodes takes about 1 MiB.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Cluster and ID.
@@ -33,13 +32,13 @@ pub(crate) struct BackendSets(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     kept: BTreeMap<Name, Entry>,
-    /// All that are in use, kept or not, and how many bytes each takes.
+    /// All sets in use, cached or not, with their sizes in bytes.
     alive: Vec<(Weak<[Backend]>, usize)>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Ordered by provider ID, so that equal sets are equal.
+    /// Ordered by provider ID, so that equal sets compare equal.
     set: Arc<[Backend]>,
     used: Instant,
 }
@@ -48,9 +47,8 @@ impl BackendSets {
     /// Stores a set of a cluster. Returns its size.
     ///
     /// # Errors
-    /// `BACKEND_SET_UNKNOWN` if the base of a difference is not here; `FIELD_INVALID` for a missing field, a repeated backend,
-    /// an ID that already names other content, or more than all sets may take; `QUEUE_FULL` if those that tasks work with leave no
-    /// room.
+    /// `BACKEND_SET_UNKNOWN` if the base of a delta is not cached; `FIELD_INVALID` for a missing field, a repeated backend, an ID that
+    /// already has other content, or a set larger than the bound for all sets; `QUEUE_FULL` if the sets in use by tasks leave no space.
     pub(crate) fn put(
         &self,
         cluster: &str,
@@ -74,17 +72,17 @@ impl BackendSets {
         match inner.kept.get_mut(&name) {
             Some(entry) if entry.set == set => entry.used = now,
             Some(_) => {
-                return Err(AdapterError::field("id", format!("{id:?} names other content already")));
+                return Err(AdapterError::field("id", format!("{id:?} already has other content")));
             }
             None => inner.insert(name, Entry { set, used: now })?,
         }
         Ok(size)
     }
 
-    /// A set, ordered by provider ID.
+    /// Returns a set, ordered by provider ID.
     ///
     /// # Errors
-    /// `BACKEND_SET_UNKNOWN`: put it, and repeat.
+    /// `BACKEND_SET_UNKNOWN`: the caller must upload the set and repeat the request.
     pub(crate) fn get(&self, cluster: &str, id: &str) -> Result<Arc<[Backend]>, AdapterError> {
         let now = Instant::now();
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +90,7 @@ impl BackendSets {
         match entry.filter(|entry| now.duration_since(entry.used) < SET_AGE) {
             None => Err(AdapterError::new(
                 Reason::BackendSetUnknown,
-                format!("backend set {id:?} is not here: put it, and repeat"),
+                format!("backend set {id:?} is not cached: put it, and repeat"),
             )),
             Some(entry) => {
                 entry.used = now;
@@ -114,20 +112,20 @@ impl BackendSets {
 }
 
 impl Inner {
-    /// Puts a set in. The ones that were not named for the longest make room.
+    /// Inserts a set, and evicts the least recently used ones.
     fn insert(&mut self, name: Name, entry: Entry) -> Result<(), AdapterError> {
         let bytes = weigh(&name, &entry.set);
         if bytes > BYTES_MAX {
-            let text = format!("makes a set of {bytes} bytes: at most {BYTES_MAX}");
+            let text = format!("has a size of {bytes} bytes: at most {BYTES_MAX} are allowed");
             return Err(AdapterError::field("content", text));
         }
         if self.kept.len() >= SETS_MAX {
             self.evict(|_| true);
         }
         while self.taken() + bytes > BYTES_MAX {
-            // One that a task works with stays in memory anyway.
+            // A set that a task uses stays in memory anyway.
             if !self.evict(|entry| Arc::strong_count(&entry.set) == 1) {
-                let text = "load balancers that are worked on hold too many backend sets: come back later";
+                let text = "the backend sets of running tasks take too much memory: retry later";
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
         }
@@ -136,7 +134,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Drops the least recently used of these. False: there is none.
+    /// Evicts the least recently used of these. Returns false if there is nothing to evict.
     fn evict(&mut self, may_go: impl Fn(&Entry) -> bool) -> bool {
         let those = self.kept.iter().filter(|(_, entry)| may_go(entry));
         let oldest = those.min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
@@ -150,7 +148,7 @@ impl Inner {
     }
 }
 
-/// About how many bytes a set takes.
+/// The approximate size of a set in bytes.
 fn weigh((cluster, id): &Name, set: &[Backend]) -> usize {
     let heap = |backend: &Backend| {
         let Backend { provider_id, node_name, addresses, zone, .. } = backend;
@@ -173,7 +171,7 @@ fn index(field: &str, backends: Vec<Backend>) -> Result<BTreeMap<String, Backend
         ];
         strings::refuse(strings::too_long(format_args!("{field}[{at}]"), fields))?;
         if let Some(twice) = set.insert(backend.provider_id.clone(), backend) {
-            let text = format!("{:?} is there twice", twice.provider_id);
+            let text = format!("{:?} is repeated", twice.provider_id);
             return Err(AdapterError::field(format!("{field}[{at}].provider_id"), text));
         }
     }
@@ -205,7 +203,7 @@ mod tests {
         let delta = BackendDelta { base_id: "1".into(), add: vec![backend("c")], remove: vec!["a".into()] };
         sets.put("c", "2", Some(Content::Delta(delta))).expect("put");
         assert_eq!(ids(&sets, "2"), ["b", "c"]);
-        assert_eq!(ids(&sets, "1"), ["a", "b"], "the base is as it was");
+        assert_eq!(ids(&sets, "1"), ["a", "b"], "the base is unchanged");
         sets.put("c", "2", full(&["c", "b"])).expect("the same content in another order");
     }
 
@@ -221,20 +219,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_least_recently_used_set_makes_room() {
+    async fn least_recently_used_set_is_evicted() {
         let sets = BackendSets::default();
         for number in 0..SETS_MAX {
             sets.put("c", &number.to_string(), full(&["a"])).expect("put");
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        sets.get("c", "0").expect("still there, and used now");
+        sets.get("c", "0").expect("cached, and used now");
         sets.put("c", "new", full(&["a"])).expect("put");
-        assert!(sets.get("c", "1").is_err(), "the oldest use");
+        assert!(sets.get("c", "1").is_err(), "the least recently used");
         assert!(sets.get("c", "0").is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_content_under_the_same_name_and_backends_that_are_repeated_or_too_long_are_refused() {
+    async fn changed_sets_and_invalid_backends_are_refused() {
         let sets = BackendSets::default();
         sets.put("c", "1", full(&["a"])).expect("put");
         assert_eq!(sets.put("c", "1", full(&["b"])).expect_err("other").reason, Reason::FieldInvalid);
@@ -242,38 +240,38 @@ mod tests {
         assert_eq!(twice.violations[0].field, "full.backends[1].provider_id");
         let long = sets.put("c", "3", full(&["b", &"x".repeat(513)])).expect_err("too long");
         assert_eq!(long.violations[0].field, "full.backends[1].provider_id");
-        sets.put("c", "3", full(&["b", &"x".repeat(512)])).expect("just fits");
+        sets.put("c", "3", full(&["b", &"x".repeat(512)])).expect("just short enough");
     }
 
-    /// A set of one backend that takes so many bytes, and a few more.
+    /// A set of one backend of slightly more than this size.
     fn heavy(bytes: usize) -> Option<Content> {
         let heavy = Backend { addresses: vec!["x".repeat(bytes)], ..backend("a") };
         Some(Content::Full(BackendList { backends: vec![heavy] }))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sets_that_nobody_works_with_make_room_for_a_large_one() {
+    async fn unused_sets_are_evicted_for_a_large_one() {
         let sets = BackendSets::default();
         for number in 0..10 {
-            sets.put("c", &number.to_string(), heavy(BYTES_MAX / 4)).expect("the oldest makes room");
+            sets.put("c", &number.to_string(), heavy(BYTES_MAX / 4)).expect("the oldest is evicted");
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         let kept: Vec<_> = (0..10).filter(|number| sets.get("c", &number.to_string()).is_ok()).collect();
         assert_eq!(kept, [7, 8, 9]);
-        let large = sets.put("c", "large", heavy(BYTES_MAX)).expect_err("larger than all may be");
+        let large = sets.put("c", "large", heavy(BYTES_MAX)).expect_err("larger than the bound");
         assert_eq!(large.reason, Reason::FieldInvalid);
-        assert!(sets.get("c", "9").is_ok(), "nothing makes room for what finds none");
+        assert!(sets.get("c", "9").is_ok(), "nothing is evicted for a set that does not fit anyway");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sets_that_tasks_work_with_count_until_they_are_done() {
+    async fn sets_in_use_count_until_released() {
         let sets = BackendSets::default();
         sets.put("c", "old", heavy(BYTES_MAX / 2)).expect("put");
         let at_work = sets.get("c", "old").expect("known");
         tokio::time::advance(SET_AGE).await;
         let put = || sets.put("c", "new", heavy(BYTES_MAX / 2));
-        assert_eq!(put().expect_err("no room").reason, Reason::QueueFull);
+        assert_eq!(put().expect_err("no space").reason, Reason::QueueFull);
         drop(at_work);
-        put().expect("there is room again");
+        put().expect("there is space again");
     }
 }

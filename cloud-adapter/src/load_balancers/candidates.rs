@@ -1,5 +1,5 @@
-//! Which load balancers of a listing a request is about: by owner tag, by deterministic name, by the ID that the caller knows, and what
-//! the vendor's usual controller left. Pure.
+//! Finds the load balancers of a listing that a request is about: by owner tag, by deterministic name, by the ID that the caller knows, and
+//! those created by the vendor's usual controller. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -17,58 +17,58 @@ use crate::{
     fence::check_tag,
 };
 
-/// The kind of vendor ID that tells what one of several has on a load balancer. Source: load_balancer_service.proto, `VendorIds`.
+/// The kind of vendor ID for the parts of one user on a shared load balancer. Source: load_balancer_service.proto, `VendorIds`.
 const SHARED: &str = "loadbalancer/shared";
 
 type Shared<D> = Arc<LoadBalancerRecord<D>>;
 
-/// What a listing shows for one key.
+/// The load balancers of a listing that are relevant to one key.
 #[derive(Debug)]
 pub(super) struct Candidates<D> {
-    /// Ours, as their tags say; the one to keep first.
+    /// Owned by the key according to their tags; the one to keep is first.
     pub(super) owned: Vec<Shared<D>>,
-    /// Nobody's, and of the key's name.
+    /// Without an owner, with the name of the key.
     pub(super) named: Vec<Shared<D>>,
-    /// Nobody's, and known to the caller.
+    /// Without an owner, with the ID that the caller knows.
     pub(super) known: Option<Shared<D>>,
-    /// Somebody else's, and of the key's name.
+    /// Of another owner, with the name of the key.
     named_foreign: Option<Shared<D>>,
-    /// Somebody else's, and known to the caller.
+    /// Of another owner, with the ID that the caller knows.
     known_foreign: Option<Shared<D>>,
-    /// Nobody's that the vendor's usual controller made for this owner alone.
+    /// Without an owner, created by the vendor's usual controller for this owner alone.
     inherited: Vec<Shared<D>>,
-    /// The same, and for others as well.
+    /// The same, but for others, too.
     shared: Option<Barred>,
-    /// Nobody's and known to the caller, made by that controller not for this owner alone.
+    /// Without an owner, with the ID that the caller knows, created by that controller not for this owner alone.
     known_barred: Option<Barred>,
-    /// The one that shall be shared, whoever owns it.
+    /// The one to share, regardless of its owner.
     pub(super) shareable: Option<Shared<D>>,
 }
 
-/// One that is not touched, though it has no tags of ours.
+/// A load balancer without our tags that must not be changed.
 #[derive(Debug)]
 struct Barred {
     id: String,
     why: String,
 }
 
-/// What becomes of a key that owns nothing.
+/// The decision for a key that owns nothing.
 #[derive(Debug)]
 pub(super) enum Adopted<D> {
-    /// This one is taken.
+    /// This load balancer is adopted.
     Taken(Shared<D>),
-    /// There is nothing to take and nothing in the way.
+    /// There is nothing to adopt, and nothing prevents a create.
     Nothing,
-    /// The caller wants the one of this ID, and the listing has none.
+    /// The caller requests the load balancer of this ID, and the listing lacks it.
     Missing(String),
 }
 
 impl<D> Candidates<D> {
     pub(super) fn find<A: Driver<Detail = D>>(driver: &A, items: &[Shared<D>], goal: &Goal) -> Self {
         let key = goal.key();
-        // Of what is left of one that is gone nothing can be built; what is built takes it over, or it is deleted.
+        // The remains of a deleted load balancer are no base for building: a new one takes them over, or they are deleted.
         let removes = matches!(goal, Goal::Absent { .. });
-        // One that its owner has left, and others have not, is in its way neither when it goes nor when it goes elsewhere.
+        // A load balancer that its owner released while others use it prevents neither a deletion nor a move to another one.
         let elsewhere = |record: &Shared<D>| goal.shares().is_some_and(|id| id != record.summary.vendor_id);
         let is_there = |record: &Shared<D>| record.summary.state() != LoadBalancerState::Absent;
         let counts = |record: &&Shared<D>| {
@@ -95,14 +95,14 @@ impl<D> Candidates<D> {
                 .shares()
                 .and_then(|id| items.iter().find(|one| is_itself(one, id)).copied().cloned()),
         };
-        // Most requests ask for nothing of it, and there are thousands of load balancers.
+        // Expensive with thousands of load balancers, and most requests need no heritage.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
             found.inherit(driver.heritage(&goal.heir()), (removes, items.iter().copied()));
         }
         found
     }
 
-    /// Tells what another controller left: what has no tags of ours at all.
+    /// Classifies the load balancers of another controller, which have no tags of an adapter.
     fn inherit<'a>(
         &mut self,
         heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,
@@ -115,7 +115,7 @@ impl<D> Candidates<D> {
             match heritage(record) {
                 Heritage::Sole => self.inherited.push(Arc::clone(record)),
                 Heritage::Shared(why) => self.shared = Some(barred(record, why)),
-                // It is not in the way of a deletion, since nothing says that it is of this owner.
+                // It does not prevent a deletion, since nothing shows that it belongs to this owner.
                 Heritage::Unproven(why) if !removes => self.shared = Some(barred(record, why)),
                 Heritage::Unproven(_) | Heritage::Unrelated | Heritage::Others(_) => (),
             }
@@ -130,10 +130,10 @@ impl<D> Candidates<D> {
         }
     }
 
-    /// What the vendor's usual controller made for this owner, if it is clear which one.
+    /// The load balancer that the vendor's usual controller created for this owner, if it is unique.
     ///
     /// # Errors
-    /// `OWNED_BY_OTHER` if it is not this owner's alone, or there are several.
+    /// `OWNED_BY_OTHER` if it does not belong to this owner alone, or there are several.
     pub(super) fn inherited(&self) -> Result<Option<Shared<D>>, AdapterError> {
         match (&self.shared, self.inherited.as_slice()) {
             (Some(shared), _) => Err(shared.error()),
@@ -143,7 +143,7 @@ impl<D> Candidates<D> {
         }
     }
 
-    /// All that a deletion removes: ours, and nobody's that are meant.
+    /// All load balancers that a deletion removes: owned ones, and those without an owner that the request refers to.
     pub(super) fn deletable(&self) -> Vec<Shared<D>> {
         let mut all: Vec<_> = self.owned.iter().chain(&self.named).cloned().collect();
         let id = |record: &Shared<D>| record.summary.vendor_id.clone();
@@ -161,11 +161,11 @@ impl<D> Candidates<D> {
         self.deletable().iter().try_for_each(|record| check_tag(fence, record.summary.fence.as_ref()))
     }
 
-    /// What a key that owns nothing takes over.
+    /// The load balancer that a key without one adopts.
     ///
     /// # Errors
-    /// `OWNED_BY_OTHER` if what it would take, or what has its name, is somebody else's or may not be taken. What is taken by its ID alone
-    /// needs consent: of a tag on it, or of the operator, who grants it to the namespace.
+    /// `OWNED_BY_OTHER` if the load balancer to adopt, or the one with the key's name, has another owner or may not be adopted. Adoption by
+    /// ID alone needs consent: a tag on the load balancer, or a grant of the operator to the namespace.
     pub(super) fn adopt(
         &self,
         adoption: Adoption,
@@ -197,8 +197,8 @@ impl<D> Candidates<D> {
 }
 
 impl<D> Candidates<D> {
-    /// Whether a load balancer without an owner was created for this key: what is left of its tags, its name, or the vendor's usual
-    /// controller says so.
+    /// Whether a load balancer without an owner was created for this key, according to its remaining tags, its name, or the vendor's usual
+    /// controller.
     fn was_its_own(&self, record: &LoadBalancerRecord<D>) -> bool {
         let id = record.summary.vendor_id.as_str();
         let has_uid = record.summary.key.as_ref().is_some_and(|key| !key.owner_uid.is_empty());
@@ -208,18 +208,18 @@ impl<D> Candidates<D> {
 
 impl Barred {
     fn error(&self) -> AdapterError {
-        let text = format!("load balancer {} is not touched: {}", self.id, self.why);
+        let text = format!("load balancer {} is left unchanged: {}", self.id, self.why);
         AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", self.id.clone())
     }
 }
 
-/// Whether it is the load balancer of this ID itself, and not what one of several has on it.
+/// Whether the record is the load balancer of this ID itself, and not the parts of one user on it.
 fn is_itself<D>(record: &LoadBalancerRecord<D>, id: &str) -> bool {
     let shared = record.summary.vendor_ids.as_ref().is_some_and(|ids| ids.ids.contains_key(SHARED));
     record.summary.vendor_id == id && !shared && record.summary.state() != LoadBalancerState::Absent
 }
 
-/// Whether tags leave it to this key: there are none, or what is left of them agrees.
+/// Whether the tags do not contradict this key: there are none, or the remaining ones match.
 fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
     there.is_none_or(|there| {
@@ -227,7 +227,7 @@ fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
     })
 }
 
-/// The one to keep first: one that works before one in ERROR, completed before half-built, then the older, then by ID.
+/// The one to keep first: working before ERROR, complete before half-built, then the oldest, then by ID.
 fn ranked<D>(records: impl Iterator<Item = Shared<D>>) -> Vec<Shared<D>> {
     let mut ranked: Vec<_> = records.collect();
     ranked.sort_by_cached_key(|record| {
@@ -244,7 +244,7 @@ fn owned_by_other<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     let cluster = summary.key.as_ref().map(|key| key.cluster_id.clone()).unwrap_or_default();
     let owner = summary.owner.clone().unwrap_or_default();
     let text = format!(
-        "load balancer {} belongs to {} {}/{} of cluster {cluster:?}: it is not touched",
+        "load balancer {} belongs to {} {}/{} of cluster {cluster:?}: it is left unchanged",
         summary.vendor_id, owner.kind, owner.namespace, owner.name
     );
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
@@ -261,17 +261,17 @@ fn no_consent(id: &str, namespace: &str) -> AdapterError {
 fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     let summary = &record.summary;
     let text = format!(
-        "load balancer {} has the name {} and no owner: adoption IF_UNOWNED takes it, or rename it",
+        "load balancer {} has the name {} and no owner: adopt it with adoption IF_UNOWNED, or rename it",
         summary.vendor_id, summary.name
     );
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
 }
 
-/// Names are all that tells whose they are, and these have the same one.
+/// The names identify the owner, and these load balancers have the same name.
 fn ambiguous<D>(several: &[Shared<D>]) -> AdapterError {
     let ids: Vec<&str> = several.iter().map(|record| record.summary.vendor_id.as_str()).collect();
     let text = format!(
-        "load balancers {} all seem to be of this owner: adoption BY_ID says which one, and the others stay",
+        "load balancers {} all seem to belong to this owner: select one with adoption BY_ID; the others stay",
         ids.join(", ")
     );
     AdapterError::new(Reason::OwnedByOther, text)

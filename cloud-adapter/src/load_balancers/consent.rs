@@ -1,7 +1,7 @@
-//! What a Service asks for that reaches beyond it, and that the operator has not opened to its namespace. Pure.
+//! Refuses requests of a Service for objects beyond its own that the operator has not granted to its namespace. Pure.
 //!
-//! A grant is needed to get something, and not to keep it: what the Service's load balancer has already it may ask for, so that a
-//! reservation that comes later, or the move from another controller, changes nothing.
+//! A grant is needed to get something, not to keep it: a Service may request what its load balancer already uses, so that a later
+//! reservation, or the migration from another controller, changes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -16,17 +16,17 @@ use cloud_api_proto::{
 
 use crate::grants::Grants;
 
-/// What a request asks for, and what is there.
+/// The request, and the existing state.
 pub(super) struct Asked<'a> {
     pub(super) spec: &'a LoadBalancerSpec,
     pub(super) namespace: &'a str,
-    /// As the driver declares them.
+    /// The parameters that the driver declares.
     pub(super) parameters: &'a [Parameter],
-    /// The Service's own load balancer, with the vendor's names of what it uses. `None`: it has none.
+    /// The Service's own load balancer, with the vendor's names of the resources that it uses. `None`: it has none.
     pub(super) there: Option<(&'a LoadBalancer, BTreeSet<String>)>,
 }
 
-/// Whether a wish asks for anything of the kind: most do not, and what is there need not be looked at.
+/// Whether a specification requests anything that may need a grant. Most do not, which saves the comparison with the existing state.
 pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
     !(spec.parameters.is_empty()
         && spec.requested_addresses.is_empty()
@@ -36,11 +36,11 @@ pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
 }
 
 impl Asked<'_> {
-    /// Refuses what the namespace may not have.
+    /// Refuses requests that the namespace has no grant for.
     ///
     /// # Errors
-    /// `FIELD_INVALID` with all such fields. Where there is a load balancer `IMMUTABLE_FIELD`: the caller may ask for it as it is there, and
-    /// have all else done.
+    /// `FIELD_INVALID` with all such fields; `IMMUTABLE_FIELD` if there is a load balancer: the caller may then repeat the request with the
+    /// existing values, so that all other changes are made.
     pub(super) fn check(&self, grants: &Grants) -> Result<(), AdapterError> {
         let lacking: Vec<Violation> =
             [self.parameters(grants), self.addresses(grants), self.names(grants)].concat();
@@ -62,7 +62,7 @@ impl Asked<'_> {
 
     fn has_address(&self, address: IpAddr) -> bool {
         let addresses = self.there.iter().flat_map(|(there, _)| &there.addresses);
-        // One that leads nowhere for a moment is not shown as the load balancer's.
+        // An address that is temporarily detached is not in the summary of the load balancer.
         self.has(&address.to_string())
             || addresses.filter_map(|one| one.value.as_ref()).any(|value| match value {
                 Value::Ip(there) => there.parse() == Ok(address),
@@ -73,7 +73,7 @@ impl Asked<'_> {
     fn lacks(&self, field: String, what: &str, (kind, value): (&str, &str)) -> Violation {
         let namespace = self.namespace;
         let description = format!(
-            "{what} needs the operator's grant: start the adapter with --grant {namespace}:{kind}={value}"
+            "{what} needs a grant of the operator: start the adapter with --grant {namespace}:{kind}={value}"
         );
         Violation { field, description }
     }
@@ -95,7 +95,7 @@ impl Asked<'_> {
         let refused = asked.filter(|(_, address)| !self.has_address(*address)).filter_map(|(at, address)| {
             let range = grants.reserved_for_others(self.namespace, address)?;
             let description = format!(
-                "{address} is in {range}, which is reserved for other namespaces than {}",
+                "{address} is in {range}, which is reserved for namespaces other than {}",
                 self.namespace
             );
             Some(Violation { field: format!("spec.requested_addresses[{at}]"), description })
@@ -106,7 +106,8 @@ impl Asked<'_> {
     fn names(&self, grants: &Grants) -> Vec<Violation> {
         let Self { spec, namespace, .. } = self;
         let mut lacking = Vec::new();
-        // Where a load balancer is shared its place is its owner's, and what others say of it counts nothing. An owner may name its own.
+        // The place of a shared load balancer is chosen by its owner, and requests of other users for it have no effect. An owner may name
+        // the current one.
         let id = spec.load_balancer_id.as_str();
         let owns = self.there.as_ref().is_some_and(|(there, _)| there.vendor_id == id);
         let shares = !id.is_empty() && !owns;

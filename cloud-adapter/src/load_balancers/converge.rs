@@ -1,7 +1,7 @@
-//! One task per key: observes, decides, makes one vendor write, and again. It belongs to the adapter and outlives the RPC.
+//! One task per key: observes, decides, makes one vendor write, and repeats. It belongs to the adapter and outlives the RPC.
 //!
-//! Keeps nothing that a killed process would miss: whoever repeats the request goes on from what the cloud shows. Here tasks are
-//! started, joined, handed newer goals and ended; what one does between two looks is in [`turn`].
+//! A task has no state that must survive a crash: a repeated request continues from the state of the cloud. This module starts, joins,
+//! redirects and ends tasks; [`turn`] has what a task does between two observations.
 
 mod report;
 mod tasks;
@@ -36,16 +36,16 @@ use crate::{
     driver::{Driver, LoadBalancerRecord},
     fence::{Fences, check_tag},
     grants::Grants,
+    leadership::{Replica, Term},
     metrics::{Metrics, TaskCount, TaskState},
-    replica::{Replica, Term},
     rpc::Rpc,
     snapshot::{Snapshot, View},
     vendor::{Meter, Place, Purpose, Vendor},
 };
 
-/// Polls of one task are at most this far apart. Source: contract, section 6.
+/// Maximum interval between polls of a task.
 const POLL_MAX: Duration = Duration::from_secs(15);
-/// A listing older than so many target ages is not acted upon.
+/// Maximum age of a trusted listing, in target ages.
 const TRUSTED_AGES: u32 = 3;
 
 type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
@@ -54,7 +54,7 @@ type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
 #[derive(Debug)]
 pub(crate) struct Converger<D: Driver> {
     pub(crate) driver: Arc<D>,
-    /// What the operator lets namespaces reach.
+    /// The operator's grants.
     pub(crate) grants: Arc<Grants>,
     pub(crate) snapshot: Arc<Snapshot<Record<D>>>,
     pub(crate) vendor: Arc<Vendor>,
@@ -66,31 +66,31 @@ pub(crate) struct Converger<D: Driver> {
     memories: Memories<D::Step, Arc<Record<D>>>,
 }
 
-/// A running task, as RPCs see it.
+/// A running task, as seen by RPCs.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle<T> {
     orders: watch::Sender<Order>,
-    /// How urgently it is asked for: what waits for its turn at the vendor is raised.
+    /// The priority of the task: raising it also raises its queued vendor calls.
     asked: watch::Sender<Priority>,
     progress: watch::Receiver<Progress<T>>,
-    /// The trace of the call that began it.
+    /// The trace of the call that started it.
     origin: Origin,
-    /// Counts the task's calls; each answer takes over what was counted so far.
+    /// Counts the vendor calls of the task; each answer reports those since the last answer.
     meter: Arc<Meter>,
-    /// Where its calls stand.
+    /// The queue positions of its vendor calls.
     place: Place,
     began: Instant,
 }
 
-/// The newest desired state of a key, and who wants it.
+/// The newest desired state of a key, and the caller that requested it.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) goal: Goal,
-    /// Who writes. Who joins lends the task no other sequence: a tag would be written again for its sake.
+    /// The writer's fence. Callers that join a running task do not change its sequence, which would cause another write of tags.
     pub(crate) fence: Fence,
-    /// On whose behalf.
+    /// The caller, the owner and the priority.
     pub(crate) purpose: Purpose,
-    /// The oldest observation that the caller trusts.
+    /// The oldest observation that the caller accepts.
     pub(crate) bound: Option<Instant>,
     number: u64,
 }
@@ -100,10 +100,10 @@ impl Order {
         Self { goal, fence, purpose: Purpose { deadline: None, ..purpose }, bound, number: 0 }
     }
 
-    /// Puts a request to the one that is worked on. True: it changes what is worked on.
+    /// Merges a newer request into this order. Returns whether the goal changed.
     ///
     /// # Errors
-    /// `STALE_FENCE` for an older one of the same scope, `OPERATION_CONFLICT` for one that no fence compares.
+    /// `STALE_FENCE` if the request is older and of the same scope, `OPERATION_CONFLICT` if it is of another scope.
     fn take(&mut self, newer: Self) -> Result<bool, AdapterError> {
         let same_scope = self.fence.scope == newer.fence.scope;
         let priority = self.purpose.priority.max(newer.purpose.priority);
@@ -111,12 +111,12 @@ impl Order {
             if same_scope && newer.fence.epoch > self.fence.epoch {
                 self.fence = newer.fence;
             }
-            // Whoever is in more of a hurry pulls the others along.
+            // The most urgent caller determines the priority.
             self.purpose.priority = priority;
             return Ok(false);
         }
         if !same_scope {
-            let text = format!("{} works on another desired state of this key", self.fence.scope);
+            let text = format!("{} is changing this key to another desired state", self.fence.scope);
             return Err(AdapterError::new(Reason::OperationConflict, text));
         }
         check_tag(&newer.fence, Some(&self.fence))?;
@@ -125,12 +125,12 @@ impl Order {
     }
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress<T> {
-    /// It works.
+    /// The task runs.
     Working { done: u32, total: u32, waits_for: String },
-    /// It ended, for the order of this number.
+    /// The task has ended, for the order of this number.
     Ended { order: u64, done: u32, result: Result<End<T>, AdapterError> },
 }
 
@@ -160,25 +160,25 @@ impl<D: Driver> Converger<D> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
     }
 
-    /// How many tasks users wait for, at most so many.
+    /// The number of tasks that users wait for, counted up to `most`.
     fn awaited(&self, most: usize) -> usize {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let awaited = tasks.iter().filter(|task| *task.asked.borrow() == Priority::Interactive);
         awaited.take(most).count()
     }
 
-    /// The listing, if it is fresh enough for a first look.
+    /// The cached listing, if it is fresh enough for a first decision.
     pub(crate) fn trusted(&self, bound: Option<Instant>) -> Option<View<Record<D>>> {
         let since = self.replica.term().ok()?.since();
         self.snapshot.view(Some(self.trust(since).max(bound.unwrap_or(since))))
     }
 
-    /// The oldest observation that a first look goes by. What was seen before a term may have been changed by the leader before.
+    /// The oldest observation for a first decision. Older ones may lack changes of the leader of the previous term.
     fn trust(&self, since: Instant) -> Instant {
         Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since)
     }
 
-    /// Refuses a writer if a tag in a listing is of a newer one of its scope.
+    /// Refuses a writer if a tag in the listing has a newer fence of its scope.
     ///
     /// # Errors
     /// `STALE_FENCE`.
@@ -195,11 +195,11 @@ impl<D: Driver> Converger<D> {
         self.fences.check_tags(cluster_id, fence, tags)
     }
 
-    /// Starts the key's task, joins the one that runs, or hands it the newer goal. Returns the number of the order.
+    /// Starts the key's task, joins the running one, or gives it the newer goal. Returns the number of the order.
     ///
     /// # Errors
-    /// If another replica leads, or this one is about to stop; `STALE_FENCE` and `OPERATION_CONFLICT` if the task that runs
-    /// takes no such order; `QUEUE_FULL` if none runs and too many of other keys do.
+    /// If another replica leads, or this one is shutting down; `STALE_FENCE` and `OPERATION_CONFLICT` if the running task cannot take the
+    /// order; `QUEUE_FULL` if too many tasks of other keys run.
     pub(crate) fn submit(
         self: &Arc<Self>,
         key: &LoadBalancerKey,
@@ -221,7 +221,7 @@ impl<D: Driver> Converger<D> {
         tasks.check_place()?;
         let (asked, urgency) = watch::channel(order.purpose.priority);
         let (orders, inbox) = watch::channel(order);
-        let working = Progress::Working { done: 0, total: 0, waits_for: "looks at the cloud".to_owned() };
+        let working = Progress::Working { done: 0, total: 0, waits_for: "observes the cloud".to_owned() };
         let (outbox, progress) = watch::channel(working);
         let span = span(key);
         let origin = Origin::of(&span);
@@ -235,7 +235,7 @@ impl<D: Driver> Converger<D> {
         Ok((0, handle))
     }
 
-    /// What the key's tasks cost so far and nobody was told of.
+    /// The vendor calls of the key's tasks that were not reported in an answer yet.
     pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
         self.memories.of(key, |memory| Arc::clone(&memory.meter))
     }
@@ -256,7 +256,7 @@ impl<D: Driver> Converger<D> {
                 Ok(Turn::Wait(waits_for)) => {
                     outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
                     seat.counted.now(TaskState::Waiting);
-                    // Who wakes on the same tick shares the listing of the first.
+                    // Tasks that wake at the same tick share the listing of the first.
                     work.bound = tokio::select! {
                         tick = tick(work.term.since(), work.poll) => tick,
                         () = newer(&mut inbox, order.number) => Instant::now(),
@@ -284,15 +284,15 @@ impl<D: Driver> Converger<D> {
 }
 
 impl<T: Clone> Handle<T> {
-    /// Where its calls stand.
+    /// The queue positions of its vendor calls.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Waits until the task ended, at most until then; tells how far it is, and puts the cost on the caller's meter.
+    /// Waits until the task has ended, at most until `until`; returns its progress, and adds its cost to the caller's meter.
     ///
     /// # Errors
-    /// `OPERATION_CONFLICT` as soon as a newer desired state took over from the order of this number.
+    /// `OPERATION_CONFLICT` as soon as a newer desired state replaces the order of this number.
     pub(crate) async fn wait(
         mut self,
         number: u64,
@@ -302,7 +302,7 @@ impl<T: Clone> Handle<T> {
         let mut orders = self.orders.subscribe();
         let ended = |progress: &Progress<T>| matches!(progress, Progress::Ended { .. });
         tokio::select! {
-            // The time limit is the ordinary end of this wait: then the task goes on without us.
+            // Reaching the limit is normal: the task continues in the background.
             () = tokio::time::sleep_until(until) => (),
             _ = self.progress.wait_for(ended) => (),
             () = newer(&mut orders, number) => (),
@@ -320,7 +320,7 @@ impl<T: Clone> Handle<T> {
     }
 }
 
-/// A task is part of the trace of the call that began it, and goes on after that.
+/// The span of a task: part of the trace of the call that started it, and longer than the call.
 fn span(key: &LoadBalancerKey) -> Span {
     traces::child(traces::span!(
         "converge",
@@ -331,7 +331,7 @@ fn span(key: &LoadBalancerKey) -> Span {
     ))
 }
 
-/// The next multiple of `delay` since the term began: tasks that wait equally long wake together and share a listing.
+/// Waits for the next multiple of `delay` since the term began: tasks with equal delays wake together and share a listing.
 async fn tick(epoch: Instant, delay: Duration) -> Instant {
     let now = Instant::now();
     let since = now.duration_since(epoch).as_nanos();
@@ -342,19 +342,19 @@ async fn tick(epoch: Instant, delay: Duration) -> Instant {
     tick
 }
 
-/// Until there is another order than this. Only a broken adapter has nobody left who could give one.
+/// Waits for an order with another number. Without senders, which happens only after a panic, it waits forever.
 async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
     if inbox.wait_for(|order| order.number != number).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Whether the caller comes back with the same request, and this process is to work on it.
+/// Whether the caller will repeat the same request to this process.
 fn is_tried_again(error: &AdapterError) -> bool {
     error.retry_after.is_some() && error.reason != Reason::NotLeader
 }
 
-/// A task's place among the running ones: given up with a result, or, if the task breaks, without one.
+/// The entry of a task among the running ones: removed with a result, or without one if the task panics.
 struct Seat<'a, D: Driver> {
     converger: &'a Converger<D>,
     key: &'a LoadBalancerKey,
@@ -364,7 +364,7 @@ struct Seat<'a, D: Driver> {
 }
 
 impl<D: Driver> Seat<'_, D> {
-    /// Ends the task and tells the result, unless a newer order came in meanwhile.
+    /// Ends the task and publishes the result, unless a newer order has arrived.
     fn leave(
         &mut self,
         inbox: &watch::Receiver<Order>,
@@ -377,7 +377,7 @@ impl<D: Driver> Seat<'_, D> {
         }
         if let Err(error) = &result {
             let owner_uid = self.key.owner_uid.as_str();
-            tracing::warn!(owner_uid, reason = %error.reason, %error, "Load balancer is not as desired");
+            tracing::warn!(owner_uid, reason = %error.reason, %error, "Cannot converge the load balancer");
             Span::current().record("error.type", error.reason.word()).record("otel.status_code", "ERROR");
         }
         let again = result.as_ref().is_err_and(is_tried_again);
@@ -392,7 +392,7 @@ impl<D: Driver> Seat<'_, D> {
 }
 
 impl<D: Driver> Drop for Seat<'_, D> {
-    /// A driver that panics must not leave a task behind that everybody joins and nobody works on.
+    /// Removes the entry of a task whose driver panicked: further callers would join a task that does not run.
     fn drop(&mut self) {
         if !self.left {
             let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);

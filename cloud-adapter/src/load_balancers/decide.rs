@@ -1,4 +1,4 @@
-//! What comes next for one load balancer. Pure: (goal, what is observed) to one step, a wait, or an end.
+//! Decides the next action for one load balancer. Pure: from the goal and the observation to one step, a wait, or an end.
 
 #[cfg(test)]
 mod tests;
@@ -19,24 +19,24 @@ use crate::{
     grants::Grants,
 };
 
-/// How long after a person is asked to repair a load balancer the next look comes.
+/// Retry interval while a load balancer needs a manual repair.
 const RELEASE_AGAIN: Duration = Duration::from_mins(1);
 
-/// What a key's task works towards.
+/// The goal of a key's task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// It shall be so.
+    /// The load balancer must match this desired state.
     Present(Arc<DesiredLoadBalancer>, Terms),
-    /// Nothing shall be left. `known`: the vendor's ID, if the caller knows one.
+    /// The load balancer must not exist. `known`: the vendor's ID, if the caller knows it.
     Absent { heir: Box<Heir>, adoption: Adoption, known: Option<String> },
 }
 
-/// What is allowed on the way to the desired state.
+/// What the caller allows on the way to the desired state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) recreate: Recreate,
     pub(crate) adoption: Adoption,
-    /// The vendor's ID of the one to adopt.
+    /// The vendor's ID of the load balancer to adopt.
     pub(crate) known: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Goal {
         }
     }
 
-    /// The vendor's ID of the load balancer that it shall share.
+    /// The vendor's ID of the load balancer to share.
     pub(crate) fn shares(&self) -> Option<&str> {
         match self {
             Self::Present(desired, _) => desired.shares(),
@@ -84,51 +84,51 @@ impl Goal {
     }
 }
 
-/// How a key's task ends well.
+/// The successful end of a key's task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum End<D> {
-    /// As desired; or the vendor gave up on it, or not all of it serves: its state tells.
+    /// No step is left. The load balancer is ready, or its state says why not: ERROR, or degraded.
     Present(Arc<LoadBalancerRecord<D>>),
-    /// A complete listing shows nothing.
+    /// A complete listing shows no load balancer.
     Absent,
 }
 
-/// What comes next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next<D, S> {
-    /// Steps that build, never empty; the first is for now, and makes a load balancer.
+    /// Steps that create a load balancer, never empty; the first is executed now.
     Create(Vec<S>),
-    /// Steps that build or change, never empty; the first is for now.
+    /// Steps that build or change, never empty; the first is executed now.
     Write(Vec<S>),
-    /// Steps of which the first is for now, and removes; never empty.
+    /// Steps that delete, never empty; the first is executed now.
     Remove(Vec<S>),
-    /// The same to make room for one that takes its place.
+    /// The same, to recreate the load balancer.
     Replace(Arc<LoadBalancerRecord<D>>, Vec<S>),
-    /// The vendor is at it.
+    /// Wait for the vendor.
     Wait(String),
-    /// Nothing is there, and the listing does not prove it: look again.
+    /// The observation shows nothing, but does not prove absence: observe again.
     Look,
-    /// Done.
+    /// No action is left.
     End(End<D>),
 }
 
-/// What is known of the cloud.
+/// The observation of the cloud.
 #[derive(Debug)]
 pub(crate) struct Observed<'a, D> {
     pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
-    /// Whether the listing, or a question about the key alone, proves absence.
+    /// Whether the listing, or a read of the key alone, proves absence.
     pub(crate) fresh: bool,
-    /// What was removed for the sake of one that takes its place, as far as this process remembers.
+    /// The load balancer that was deleted to recreate it, as far as this process knows.
     pub(crate) former: Option<&'a LoadBalancerRecord<D>>,
 }
 
 type Decision<A> = Result<Next<<A as Driver>::Detail, <A as Driver>::Step>, AdapterError>;
 
-/// The step, wait or end that follows from what is listed.
+/// Decides the next step, wait or end.
 ///
 /// # Errors
-/// Those of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` for one that shall be adopted and is not there; `STALE_FENCE` if a
-/// newer writer has left its tag.
+/// The errors of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` if the load balancer to adopt does not exist; `STALE_FENCE` if a tag
+/// has a newer fence.
 pub(crate) fn decide<A: Driver>(
     driver: &A,
     grants: &Grants,
@@ -151,10 +151,10 @@ pub(crate) fn decide<A: Driver>(
     }
 }
 
-/// What removes a load balancer. One that was there before its owner is released, unless the operator allows its deletion.
+/// The steps that remove a load balancer. One that existed before its owner is released, unless the operator allows its deletion.
 ///
 /// # Errors
-/// `VENDOR_UNAVAILABLE` for one that broke and is to be released: vendors change nothing on it before it is repaired.
+/// `VENDOR_UNAVAILABLE` if the load balancer to release is in ERROR: vendors allow no change before a repair.
 fn removal<A: Driver>(
     driver: &A,
     grants: &Grants,
@@ -167,8 +167,8 @@ fn removal<A: Driver>(
     if record.summary.state() == LoadBalancerState::Error {
         let id = &record.summary.vendor_id;
         let text = format!(
-            "load balancer {id} is in ERROR, and was there before its Service, so that it is not deleted: repair it or delete it at the \
-             cloud, then the Service lets it go"
+            "load balancer {id} is in ERROR, and is not deleted because it existed before its \
+             Service: repair or delete it in the cloud, then the Service releases it"
         );
         return Err(AdapterError::new(Reason::VendorUnavailable, text).retry_after(RELEASE_AGAIN));
     }
@@ -209,13 +209,13 @@ fn absent<D, S>(
 
 fn remove<D, S>(steps: Vec<S>) -> Next<D, S> {
     if steps.is_empty() {
-        Next::Wait("the cloud is removing the load balancer".to_owned())
+        Next::Wait("the cloud is deleting the load balancer".to_owned())
     } else {
         Next::Remove(steps)
     }
 }
 
-/// A load balancer that shall be.
+/// A desired load balancer.
 struct Wish<'a, A: Driver> {
     driver: &'a A,
     grants: &'a Grants,
@@ -235,11 +235,12 @@ impl<A: Driver> Wish<'_, A> {
             self.check_grants(Some(first))?;
             let next = self.converge(first, *recreate)?;
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
-                // Two of one key exist after trouble only. The better one stays, once it serves. One that others use is left to them.
+                // Only after a failure are there two of one key. The better one is kept once it serves; a shared one is left to its other
+                // users.
                 (Next::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    // One that broke and is to be released stays: the first one serves.
+                    // A second one in ERROR that would be released is left: the first one serves.
                     removal(self.driver, self.grants, &self.desired.owner.namespace, second)
                         .map_or(Next::End(End::Present(kept)), remove)
                 }
@@ -249,27 +250,27 @@ impl<A: Driver> Wish<'_, A> {
         if let Some(id) = self.desired.shares() {
             return match (&candidates.shareable, fresh) {
                 (Some(record), _) => {
-                    // The former cloud controller manager may have let it use this one.
+                    // The former cloud controller manager may have allowed its use.
                     self.check_grants(self.was_made_for_it(record).then_some(record))?;
                     self.converge(record, Recreate::Never)
                 }
                 (None, false) => Ok(Next::Look),
                 (None, true) => {
-                    let text = format!("spec.load_balancer_id: there is no load balancer {id} to share");
+                    let text = format!("spec.load_balancer_id: load balancer {id} to share does not exist");
                     Err(AdapterError::new(Reason::ResourceGone, text))
                 }
             };
         }
         let may_adopt = |id: &str| self.grants.may_adopt(&self.desired.owner.namespace, id);
         match candidates.adopt(*adoption, known.as_deref(), (&self.desired.owner.namespace, may_adopt))? {
-            // What is not ours yet is never deleted for the sake of a new one.
+            // A load balancer that is not owned yet is never deleted to recreate it.
             Adopted::Taken(record) => {
                 self.check_grants(Some(&record))?;
                 self.converge(&record, Recreate::Never)
             }
             Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Next::Look),
             Adopted::Missing(id) => {
-                let text = format!("known.vendor_ids: there is no load balancer {id} to adopt");
+                let text = format!("known.vendor_ids: load balancer {id} to adopt does not exist");
                 Err(AdapterError::new(Reason::ResourceGone, text))
             }
             Adopted::Nothing => {
@@ -282,7 +283,7 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Refuses to share what its owner does not share with this namespace. `shares`: it does already, and had consent for that.
+    /// Refuses to share a load balancer that is not shared with this namespace. `shares`: the key already uses it, and had consent.
     fn check_consent(
         &self,
         record: &LoadBalancerRecord<A::Detail>,
@@ -297,9 +298,9 @@ impl<A: Driver> Wish<'_, A> {
                     || record.shared_with.include(namespace)
                     || self.was_made_for_it(record)
             }
-            // Namespaces of another cluster may have the same names.
+            // Another cluster may have namespaces of the same names.
             (Some(_), _) => false,
-            // Its owner may have released it.
+            // The owner may have released it.
             (None, _) => shares || self.was_made_for_it(record) || record.shared_with.include(namespace),
         };
         if consents || self.grants.may_share(namespace, vendor_id) {
@@ -319,14 +320,14 @@ impl<A: Driver> Wish<'_, A> {
         Err(AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", vendor_id.clone()))
     }
 
-    /// Whether the vendor's usual controller made it for the Service, or let the Service use it.
+    /// Whether the vendor's usual controller created it for the Service, or allowed the Service to use it.
     fn was_made_for_it(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         let heritage = self.driver.heritage(&self.desired.heir())(record);
         matches!(heritage, Heritage::Sole | Heritage::Shared(_))
     }
 
-    /// Refuses what the operator has not opened to the namespace. `there`: what is the Service's own; if this very wish was applied to it, it
-    /// has all of that.
+    /// Refuses requests without the operator's grant. `there`: the Service's own load balancer; if its hash equals the desired one, it
+    /// already has all that is requested.
     fn check_grants(&self, there: Option<&LoadBalancerRecord<A::Detail>>) -> Result<(), AdapterError> {
         let DesiredLoadBalancer { spec, owner, hash, key, .. } = self.desired;
         let is_applied = |record: &LoadBalancerRecord<A::Detail>| {
@@ -354,7 +355,7 @@ impl<A: Driver> Wish<'_, A> {
                 Ok(Next::Wait("the cloud is changing the load balancer".to_owned()))
             }
             LoadBalancerState::Deleting | LoadBalancerState::Absent => {
-                Ok(Next::Wait("the cloud is still removing the former load balancer".to_owned()))
+                Ok(Next::Wait("the cloud is still deleting the former load balancer".to_owned()))
             }
             LoadBalancerState::Error if recreate == Recreate::IfError && self.may_replace(record) => {
                 Ok(self.replace(record))
@@ -387,8 +388,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// In place of the one that it shares there would be none; one that others use would only be left to them, to be taken back at
-    /// the next look; one that was there before its owner would only be released; and what needs a grant would not be built again without.
+    /// Whether the load balancer may be deleted and recreated. Not if the key only shares it; not if others use it or it existed before its
+    /// owner, because it would then only be released, and taken again; and not if the new one would need a grant.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         self.desired.shares().is_none()
             && !self.driver.is_used_by_others(record)
@@ -396,7 +397,7 @@ impl<A: Driver> Wish<'_, A> {
             && self.check_grants(None).is_ok()
     }
 
-    /// Deletes it, to build it anew; what that takes stands in the plan, too.
+    /// Deletes the load balancer to recreate it. The plan includes the steps of the recreation.
     fn replace(&self, record: &Arc<LoadBalancerRecord<A::Detail>>) -> Next<A::Detail, A::Step> {
         let mut steps = self.driver.plan_deletion(record);
         if steps.is_empty() {

@@ -1,4 +1,4 @@
-//! What outlives a key's task for a while, within the process. Whoever repeats a request after a crash goes on without it.
+//! State of a key that outlives its task within the process. After a restart, tasks work without it.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::vendor::Meter;
 
-/// Keys that are remembered before those of no use are forgotten.
+/// Number of keys from which unneeded ones are removed.
 const KEYS_MIN: usize = 4096;
-/// For how long a key is remembered at least. Longer than any horizon.
+/// Minimum time that a key is kept. Longer than any horizon.
 const KEPT: Duration = Duration::from_mins(15);
 
 pub(super) type KeyName = (String, String);
@@ -29,29 +29,29 @@ pub(super) struct Memories<S, R>(Mutex<Content<S, R>>);
 #[derive(Debug)]
 struct Content<S, R> {
     memories: BTreeMap<KeyName, Memory<S, R>>,
-    /// Grown to this size, it is looked through for what can be forgotten.
+    /// At this size, unneeded entries are removed.
     full: usize,
 }
 
-/// What is remembered of a key.
+/// The state of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Memory<S, R> {
-    /// The last write: under way, done, or of unknown outcome.
+    /// The last write: in progress, done, or of unknown outcome.
     pub(super) last: Option<Written<S>>,
-    /// Pays for all tasks of the key: what nobody was told of yet stands in the next answer.
+    /// Counts the vendor calls of all tasks of the key until an answer reports them.
     pub(super) meter: Arc<Meter>,
-    /// What was removed to make room for one that takes its place.
+    /// The load balancer that was deleted to recreate it.
     pub(super) former: Option<R>,
-    /// When the vendor last accepted that this process removes a load balancer of the key.
+    /// When the vendor last accepted a deletion of a load balancer of the key by this process.
     pub(super) removed: Option<Instant>,
-    /// Since when it has been worked on: a task that failed and is asked for again goes on with what it began.
+    /// The start of the work on the key, over all retries.
     pub(super) began: Option<Instant>,
     used: Instant,
 }
 
 impl<S, R> Memory<S, R> {
-    /// Whether somebody may miss it. Of keys without a task these are as many as the budget has allowed calls lately, however many
-    /// others are asked for.
+    /// Whether the entry is still needed. The number of such keys without a task is bounded by the vendor calls that the budget allows,
+    /// independently of the number of requests.
     fn is_of_use(&self, now: Instant) -> bool {
         let at_work = Arc::strong_count(&self.meter) > 1;
         let spent = self.last.is_some() || self.began.is_some() || self.meter.has_counted();
@@ -64,14 +64,14 @@ impl<S, R> Memory<S, R> {
 pub(super) struct Written<S> {
     pub(super) step: Arc<S>,
     pub(super) at: Instant,
-    /// From then on reads are sure to show it, if it was done.
+    /// The time from which reads reliably show the write, if it was done.
     pub(super) shows: Instant,
     pub(super) effect: Effect,
-    /// Why nobody knows whether it was done, if that is so.
+    /// The error, if the outcome is unknown.
     pub(super) failure: Option<Arc<str>>,
 }
 
-/// What a write does to the number of load balancers.
+/// The effect of a write on the number of load balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Creates,
@@ -86,13 +86,13 @@ impl<S, R> Default for Memories<S, R> {
 }
 
 impl<S, R> Memories<S, R> {
-    /// Reads or changes what is remembered of a key. What is of no use any more is forgotten.
+    /// Reads or changes the state of a key. Removes unneeded entries when full.
     pub(super) fn of<T>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<S, R>) -> T) -> T {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if content.memories.len() >= content.full {
             content.memories.retain(|_, memory| memory.is_of_use(now));
-            // As many new ones again before the next look: each costs a constant on average.
+            // Doubling makes the cost of the removal constant on average.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
         let fresh = || Memory {
@@ -108,7 +108,7 @@ impl<S, R> Memories<S, R> {
         act(memory)
     }
 
-    /// Looks through what was removed to make room for another one, of other keys than this.
+    /// Searches the former load balancers of all keys but this one.
     pub(super) fn find_former<T>(&self, but: &LoadBalancerKey, find: impl Fn(&R) -> Option<T>) -> Option<T> {
         let content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let others = content.memories.iter().filter(|(there, _)| **there != name(but));
@@ -132,27 +132,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_for_which_nothing_was_done_do_not_fill_the_memory() {
+    async fn unused_keys_do_not_fill_the_memory() {
         let memories: Memories<(), ()> = Memories::default();
         let now = Instant::now();
         let written =
             Written { step: Arc::new(()), at: now, shows: now, effect: Effect::Creates, failure: None };
         memories.of(&key("written"), |memory| memory.last = Some(written));
         memories.of(&key("unpaid"), |memory| memory.meter.count(CREATE, Duration::ZERO));
-        let at_work = memories.of(&key("at work"), |memory| Arc::clone(&memory.meter));
+        let at_work = memories.of(&key("in use"), |memory| Arc::clone(&memory.meter));
         for number in 0..3 * KEYS_MIN {
             memories.of(&key(&number.to_string()), |_| ());
         }
         assert!(count(&memories) <= KEYS_MIN, "{}", count(&memories));
         assert!(memories.of(&key("written"), |memory| memory.last.is_some()));
         assert!(memories.of(&key("unpaid"), |memory| memory.meter.has_counted()));
-        assert!(memories.of(&key("at work"), |memory| Arc::ptr_eq(&memory.meter, &at_work)));
+        assert!(memories.of(&key("in use"), |memory| Arc::ptr_eq(&memory.meter, &at_work)));
 
         drop(at_work);
         tokio::time::advance(KEPT).await;
         for number in 0..KEYS_MIN {
             memories.of(&key(&number.to_string()), |_| ());
         }
-        assert!(memories.of(&key("written"), |memory| memory.last.is_none()), "forgotten after a while");
+        assert!(memories.of(&key("written"), |memory| memory.last.is_none()), "removed after a while");
     }
 }

@@ -1,4 +1,4 @@
-//! What the runtime would do next for one load balancer, for tests of drivers: the checks, the choice of the load balancer and the
+//! The next action of the runtime for one load balancer, for tests of drivers: the validation, the choice of the load balancer and the
 //! driver's plan, without a server, a cloud or a clock. Pure.
 
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use crate::{
     grants::Grants,
 };
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// A load balancer, with these backends in place of the set that it names.
+    /// Create or update a load balancer, with these backends in place of the set that it refers to.
     Ensure(Box<EnsureLoadBalancerRequest>, Arc<[Backend]>),
-    /// That nothing is left.
+    /// Delete the load balancer.
     Delete(Box<DeleteLoadBalancerRequest>),
 }
 
-/// What is done next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Foretold<S> {
     /// This vendor write.
     Write(S),
-    /// Nothing: the vendor is at it.
+    /// Wait for the vendor.
     Wait,
-    /// Nothing: it is done.
+    /// Nothing is left to do.
     Done,
 }
 
-/// The next vendor write for a request, if a complete listing shows these records.
+/// Returns the next vendor write for a request, given the records of a complete listing.
 ///
 /// # Errors
-/// As the RPC answers it.
+/// The error that the RPC would return.
 pub fn foretell<D: Driver>(
     driver: &D,
     grants: &Grants,

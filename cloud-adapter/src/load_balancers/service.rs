@@ -1,4 +1,4 @@
-//! `LoadBalancerService`: from gRPC to checked goals and tasks, and back.
+//! `LoadBalancerService`: from gRPC requests to checked goals and tasks, and back.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
             let key = record.summary.key.as_ref()?;
-            // Half of a key names nothing that could be asked for.
+            // A key without one of its two parts cannot be queried.
             let ours = key.cluster_id == context.cluster_id && !key.owner_uid.is_empty() && !record.left;
             ours.then(|| record.summary.clone())
         };
@@ -101,7 +101,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    /// Counts the refusal of a writer that was replaced.
+    /// Counts the refusal of a stale writer.
     fn counted<T>(&self, fence: Option<&Fence>, result: Result<T, AdapterError>) -> Result<T, AdapterError> {
         let stale = result.as_ref().is_err_and(|error| error.reason == Reason::StaleFence);
         if let Some(fence) = fence.filter(|_| stale) {

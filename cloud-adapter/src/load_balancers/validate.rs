@@ -1,6 +1,6 @@
-//! From a request to a checked desired state, reporting all faults at once. Pure.
+//! Validates a request into a desired state, reporting all faults at once. Pure.
 //!
-//! Nothing that this cloud cannot do gets through: what is not refused here is honoured by the driver.
+//! Features that this cloud lacks are refused: a driver implements everything that passes.
 
 mod features;
 mod parameters;
@@ -25,14 +25,14 @@ use sha2::{Digest as _, Sha256};
 use super::decide::Terms;
 use crate::{driver::Description, strings};
 
-/// Bytes of a load balancer's name. Source: load_balancer_service.proto, `LoadBalancerSpec`.
+/// Maximum length of a load balancer's name, in bytes. Source: load_balancer_service.proto, `LoadBalancerSpec`.
 const NAME_MAX: usize = 255;
 /// Source ranges times listeners: a vendor takes all ranges with each listener, so that a plan has as many.
 const RANGES_MAX: usize = 100_000;
 
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
 ///
-/// It stays what it was if the contract gets fields: unset ones are not written, so that they do not count.
+/// New fields of the contract do not change the hash: unset fields are not hashed.
 const HASH_VERSION: &str = "1";
 
 /// The longest timeout. Source: load_balancer_service.proto, `Listener`.
@@ -74,10 +74,10 @@ pub(super) fn identity(
     if faults.0.is_empty() { Ok((key, owner)) } else { Err(AdapterError::fields(faults.0)) }
 }
 
-/// Checks a specification against the contract, then against what this cloud can do.
+/// Validates a specification against the contract, then against the capabilities of this cloud.
 ///
 /// # Errors
-/// `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the nearest known one; `UNSUPPORTED_FEATURE`.
+/// `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the most similar known one; `UNSUPPORTED_FEATURE`.
 pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
     cloud: &Description,
@@ -94,7 +94,7 @@ pub(super) fn spec(
     }
     if !spec.load_balancer_id.is_empty() && matches!(request.adoption(), Adoption::IfUnowned | Adoption::ById)
     {
-        faults.add("adoption", "is for one of its own: spec.load_balancer_id names one that is shared");
+        faults.add("adoption", "cannot be combined with sharing by spec.load_balancer_id");
     }
     if spec.backend_set_id.is_empty() {
         faults.add("spec.backend_set_id", "is empty: put a backend set first");
@@ -108,29 +108,29 @@ pub(super) fn spec(
     Ok(spec)
 }
 
-/// What is allowed on the way to the specification.
+/// What the caller allows on the way to the specification.
 ///
 /// # Errors
-/// `FIELD_INVALID` if one shall be adopted by an ID that is not told.
+/// `FIELD_INVALID` for an adoption by ID without an ID.
 pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, AdapterError> {
     let adoption = request.adoption();
-    // Elsewhere the ID is a hint that decides nothing, and a task shall not begin anew for its sake.
+    // With other adoptions the ID is only a hint. It is left out of the goal, so that it does not restart a task.
     let known = known_id(request.known.as_ref()).filter(|_| adoption == Adoption::ById);
     if adoption == Adoption::ById && known.is_none() {
-        let text = "names no load balancer: adoption BY_ID takes the one of the ID `loadbalancer`";
+        let text = "has no ID `loadbalancer`: adoption BY_ID needs the one to adopt";
         return Err(AdapterError::field("known.vendor_ids", text));
     }
     Ok(Terms { recreate: request.recreate(), adoption, known })
 }
 
-/// What a deletion removes beside what is ours.
+/// What a deletion removes besides the owned load balancers.
 ///
 /// # Errors
-/// `FIELD_INVALID` for a value of a newer contract.
+/// `FIELD_INVALID` for an unknown value.
 pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, AdapterError> {
     let number = request.adoption;
     Adoption::try_from(number).map_err(|_unknown| {
-        AdapterError::field("adoption", format!("{number} is a value that this adapter does not know"))
+        AdapterError::field("adoption", format!("{number} is unknown to this version of the adapter"))
     })
 }
 
@@ -140,7 +140,7 @@ pub(super) fn known_id(known: Option<&Known>) -> Option<String> {
     (!id.is_empty()).then(|| id.clone())
 }
 
-/// The versioned hash of everything but the backends, in which the names for people do not count.
+/// The versioned hash of everything but the backends and the display names.
 pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     let mut canonical = spec.clone();
     canonical.backend_set_id.clear();
@@ -155,11 +155,11 @@ pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     format!("{HASH_VERSION}-{hex}")
 }
 
-/// A value of a newer contract must not quietly become the default: `INTERNAL` of tomorrow is not `INTERNET`.
+/// Unknown values are refused instead of treated as the default: a future `INTERNAL` is not `INTERNET`.
 fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &mut Faults) {
     let mut known = |field: &str, number: i32, known: bool| {
         if !known {
-            faults.add(field, format!("{number} is a value that this adapter does not know"));
+            faults.add(field, format!("{number} is unknown to this version of the adapter"));
         }
     };
     known("adoption", request.adoption, Adoption::try_from(request.adoption).is_ok());
@@ -189,7 +189,7 @@ fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &
 
 fn listeners(listeners: &[Listener], faults: &mut Faults) {
     if listeners.is_empty() {
-        faults.add("spec.listeners", "is empty: a load balancer listens on at least one port");
+        faults.add("spec.listeners", "is empty: a load balancer has at least one listener");
     }
     let mut taken = BTreeSet::new();
     for (at, listener) in listeners.iter().enumerate() {
@@ -201,37 +201,37 @@ fn listeners(listeners: &[Listener], faults: &mut Faults) {
         match (listener.target_kind(), listener.node_port) {
             (listener::TargetKind::NodeDirect, _) => (),
             (listener::TargetKind::Unspecified | listener::TargetKind::NodePort, None) => {
-                faults.add(field("node_port"), "is missing: the cloud reaches pods through node ports");
+                faults.add(field("node_port"), "is missing: the cloud needs node ports to reach pods");
             }
             (listener::TargetKind::Unspecified | listener::TargetKind::NodePort, Some(number)) => {
                 port(number, field("node_port"), faults);
             }
         }
         if !taken.insert((listener.protocol, listener.port)) {
-            faults.add(field("port"), format!("{} is there twice for one protocol", listener.port));
+            faults.add(field("port"), format!("{} is repeated for the same protocol", listener.port));
         }
         application(listener, &field, faults);
         period(listener.idle_timeout, field("idle_timeout"), faults);
         period(listener.connect_timeout, field("connect_timeout"), faults);
         if listener.connection_limit == Some(0) {
-            faults.add(field("connection_limit"), "0 lets nobody in: use 1 or more, or leave it out");
+            faults.add(field("connection_limit"), "0 refuses all connections: use 1 or more");
         }
     }
 }
 
-/// Which applications go with which protocol and with certificates. Certificates alone say "end TLS, as you like".
+/// Checks the application against the protocol and the certificates. Certificates without an application mean TLS termination of any kind.
 fn application(listener: &Listener, field: &impl Fn(&str) -> String, faults: &mut Faults) {
     use listener::Application::{Http, Https, Pass, Tls, Unspecified};
     let certified = !listener.tls_refs.is_empty();
     match listener.application() {
         Http | Https | Tls if listener.protocol() != Protocol::Tcp => {
-            faults.add(field("application"), "is for TCP only");
+            faults.add(field("application"), "requires protocol TCP");
         }
         Https | Tls if !certified => {
-            faults.add(field("tls_refs"), "is empty: name the certificate, TLS ends at the load balancer");
+            faults.add(field("tls_refs"), "is empty: name the certificate for TLS termination");
         }
         Pass | Http if certified => {
-            faults.add(field("tls_refs"), "is for an application of HTTPS or TLS only");
+            faults.add(field("tls_refs"), "requires application HTTPS or TLS");
         }
         Unspecified | Pass | Http | Https | Tls => (),
     }
@@ -241,7 +241,7 @@ fn period(period: Option<prost_types::Duration>, field: String, faults: &mut Fau
     let Some(period) = period else { return };
     let fits = Duration::try_from(period).is_ok_and(|it| !it.is_zero() && it <= LONGEST);
     if !fits {
-        faults.add(field, "is not more than 0 and at most 24 hours");
+        faults.add(field, "must be above 0 and at most 24 hours");
     }
 }
 
@@ -253,24 +253,24 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
     if families.contains(&i32::from(IpFamily::Unspecified)) || families.len() != spec.ip_families.len() {
         faults.add(
             "spec.ip_families",
-            "holds an unknown or a repeated family: use IPV4 and IPV6, each at most once",
+            "has an unknown or repeated family: use IPV4 and IPV6, each at most once",
         );
     }
     for (at, address) in spec.requested_addresses.iter().enumerate() {
         if address.parse::<IpAddr>().is_err() {
-            faults.add(format!("spec.requested_addresses[{at}]"), format!("{address:?} is no IP address"));
+            faults.add(format!("spec.requested_addresses[{at}]"), format!("invalid IP address {address:?}"));
         }
     }
     let mut subnets = BTreeSet::new();
     for (at, subnet) in spec.subnets.iter().enumerate() {
         if subnet.is_empty() || !subnets.insert(subnet) {
-            faults.add(format!("spec.subnets[{at}]"), format!("{subnet:?} is empty or there twice"));
+            faults.add(format!("spec.subnets[{at}]"), format!("{subnet:?} is empty or repeated"));
         }
     }
     let mut namespaces = BTreeSet::new();
     for (at, namespace) in spec.shared_with.iter().enumerate() {
         if namespace.is_empty() || !namespaces.insert(namespace) {
-            faults.add(format!("spec.shared_with[{at}]"), format!("{namespace:?} is empty or there twice"));
+            faults.add(format!("spec.shared_with[{at}]"), format!("{namespace:?} is empty or repeated"));
         }
     }
     let entries = spec.source_ranges.len().saturating_mul(spec.listeners.len());
@@ -281,7 +281,7 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
     }
     for (at, range) in spec.source_ranges.iter().enumerate() {
         if range.parse::<IpNet>().is_err() {
-            let text = format!("{range:?} is no CIDR: write it as 192.0.2.0/24");
+            let text = format!("invalid CIDR {range:?}: use a form such as 192.0.2.0/24");
             faults.add(format!("spec.source_ranges[{at}]"), text);
         }
     }
@@ -296,7 +296,7 @@ fn name(name: &str, faults: &mut Faults) {
         && edge(name.chars().last());
     if !good {
         let text =
-            "is not of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit";
+            "must have 1 to 255 letters, digits, -, _ and ., and begin and end with a letter or a digit";
         faults.add("spec.name", text);
     }
 }
@@ -306,13 +306,13 @@ fn health_check(check: &HealthCheck, faults: &mut Faults) {
         port(number, "spec.health_check.port".to_owned(), faults);
     }
     if check.kind() == health_check::Kind::Http && !check.path.starts_with('/') {
-        faults.add("spec.health_check.path", format!("{:?} does not begin with a slash", check.path));
+        faults.add("spec.health_check.path", format!("{:?} must begin with a slash", check.path));
     }
 }
 
 fn port(number: u32, field: String, faults: &mut Faults) {
     if !(1..=65_535).contains(&number) {
-        faults.add(field, format!("{number} is no port: use 1 to 65535"));
+        faults.add(field, format!("invalid port {number}: use 1 to 65535"));
     }
 }
 

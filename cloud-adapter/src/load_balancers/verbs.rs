@@ -1,4 +1,4 @@
-//! Ensure and Delete: from a request to a checked goal, to the key's task, to an answer. Nothing here writes.
+//! Ensure and Delete: from a request to a checked goal, to the key's task, to an answer. This module writes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,21 +25,22 @@ use crate::{
     vendor::{Place, Purpose},
 };
 
-/// The longest that an RPC waits for its task, and what it leaves of its deadline. Source: contract, section 6.
+/// Maximum time that an RPC waits for its task, and the margin that it keeps before its deadline.
 const WAIT: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Who makes dry runs alone cannot put a set: `put it, and repeat` would send them in circles.
+/// Operators only make dry runs and cannot upload a set, so the error does not ask them to.
 fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
     if role == Role::Operator && error.reason == Reason::BackendSetUnknown {
-        let text = "this backend set is not here, and an operator cannot put one: name one that the service controller uses now";
+        let text = "this backend set is not cached, and an operator cannot put one: use a set that \
+                    the service controller uses now";
         AdapterError::new(Reason::BackendSetUnknown, text)
     } else {
         error
     }
 }
 
-/// What a goal would do: the decision, and its steps as a dry run tells them.
+/// The plan for a goal: the decision, and its steps as reported by a dry run.
 type Told<D> = (Next<<D as Driver>::Detail, <D as Driver>::Step>, Vec<PlannedStep>);
 
 impl<D: Driver> Service<D> {
@@ -130,7 +131,7 @@ impl<D: Driver> Service<D> {
         Ok((Goal::Present(Arc::new(desired), terms), owner))
     }
 
-    /// Hands a goal to the key's task, and waits for it as long as the contract allows. Returns where its calls stand, too.
+    /// Submits a goal to the key's task, and waits as long as the contract allows. Also returns the queue positions of its calls.
     async fn work(
         &self,
         goal: Goal,
@@ -147,14 +148,14 @@ impl<D: Driver> Service<D> {
         Ok((handle.wait(number, until, context.session.meter()).await?, place))
     }
 
-    /// What a caller is told of work under way: a spent budget, or a vendor that wants no calls, is no secret.
+    /// What the answer says about a running task: an exhausted budget and a throttling vendor are reported.
     fn waits(&self, what: String, place: &Place) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
         Waits::told(what, vendor.waits(place).as_ref(), held)
     }
 
-    /// The record, if nothing runs for the key and a trusted listing shows it as desired. Cost: no vendor call.
+    /// The load balancer, if no task runs for the key and a trusted listing shows that it is in sync. Cost: no vendor call.
     fn nothing_to_do(
         &self,
         goal: &Goal,
@@ -173,12 +174,12 @@ impl<D: Driver> Service<D> {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
             Err(error) if error.reason == Reason::StaleFence => Err(error),
-            // Whatever else stands against it is judged by the task, after a look of its own if need be.
+            // All other outcomes are left to the task, which observes the cloud itself if necessary.
             Ok(_) | Err(_) => Ok(None),
         }
     }
 
-    /// What a goal would do, whoever asks. Neither admits a writer nor disturbs a task that runs.
+    /// The plan for a goal, for any caller. Neither admits a writer nor affects a running task.
     ///
     /// Cost: a listing, if the snapshot is older than its target age.
     async fn dry_run(&self, goal: &Goal, context: &Context) -> Result<Told<D>, AdapterError> {
@@ -198,7 +199,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// The calls for a load balancer, in the name of its owner.
+/// The purpose of vendor calls for a load balancer, named after its owner.
 fn about(owner: &Owner, asked: &Purpose) -> Purpose {
     let Owner { kind, namespace, name, uid } = owner;
     let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
@@ -209,9 +210,9 @@ fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::
     Some(context.session.meter().cost(source, None))
 }
 
-/// A task ends for the goal of its order, so that this cannot be.
+/// Cannot happen: a task ends for the goal of its order.
 fn mixed_up() -> AdapterError {
-    AdapterError::new(Reason::Internal, "the task ended for another goal than that of its order")
+    AdapterError::new(Reason::Internal, "the task ended for a goal other than that of its order")
 }
 
 #[cfg(test)]
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_put_a_set_is_not_told_to() {
+    fn operator_is_not_asked_to_put_a_set() {
         let unknown = || AdapterError::new(Reason::BackendSetUnknown, "put it, and repeat");
         let operator = unknown_set(unknown(), Role::Operator);
         assert_eq!(operator.reason, Reason::BackendSetUnknown);

@@ -1,5 +1,5 @@
-//! Measures every answer of the gRPC port, refusals of the layers below included, and makes calls part of their callers' traces. Looks at
-//! nothing but path, caller, `traceparent` and trailers.
+//! Measures every answer of the gRPC port, refusals of the layers below included, and makes calls part of their callers' traces. Uses only
+//! path, caller, `traceparent` and trailers.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +21,10 @@ use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{Metrics, RpcLabels};
 
-/// Paths that are none of the contract's: there are as many as callers can think of.
+/// The label for paths outside the contract: callers could choose any number of them.
 const OTHER: &str = "other";
 
-/// Records `rpc_duration_seconds`. Its place is below whoever finds out who calls.
+/// Records `rpc_duration_seconds`. Must be below the layer that authenticates the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct RpcLayer {
     metrics: Metrics,
@@ -38,7 +38,7 @@ type Methods = Arc<BTreeMap<String, Method>>;
 struct Method {
     service: Arc<str>,
     name: Arc<str>,
-    /// A watch lasts for as long as its reader likes: it is part of nothing.
+    /// Watches are not part of a trace: their duration depends on the reader.
     streams: bool,
 }
 
@@ -52,11 +52,11 @@ impl RpcLayer {
         let known = self.methods.get(request.uri().path()).cloned();
         let Method { service, name: method, .. } = known.unwrap_or_else(other);
         let role = request.extensions().get::<Caller>().map_or(Role::Anyone, |caller| caller.role);
-        // Until trailers say otherwise: the caller, or the process, has gone.
+        // Kept without trailers: the caller, or the process, has gone.
         RpcLabels { service, method, code: word(Code::Cancelled), reason: "", controller: role.word() }
     }
 
-    /// Of a unary call of the contract.
+    /// Whether this is a unary call of the contract.
     fn span<B>(&self, request: &Request<B>, controller: &str) -> Span {
         let method = self.methods.get(request.uri().path()).filter(|method| !method.streams);
         let Some(Method { service, name, .. }) = method else { return Span::none() };
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// A request that is being answered; it is recorded when it is over, however it ends.
+/// A request in progress; recorded when it ends, for whatever reason.
 #[derive(Debug)]
 struct Running {
     metrics: Metrics,
@@ -167,7 +167,7 @@ impl Drop for Running {
     }
 }
 
-/// A body whose trailers are looked at on their way out.
+/// A body whose trailers are inspected when they are sent.
 #[derive(Debug)]
 pub(crate) struct MeasuredBody<B> {
     inner: Pin<Box<B>>,
@@ -200,7 +200,7 @@ impl<B: Body> Body for MeasuredBody<B> {
     }
 }
 
-/// The code as the gRPC specification writes it.
+/// The code in the spelling of the gRPC specification.
 const fn word(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

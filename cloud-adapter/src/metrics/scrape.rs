@@ -1,4 +1,4 @@
-//! What is a state and not an event: buckets, queues, breakers, ages. Read when the page is asked for, so no gauge is forgotten.
+//! Metrics of state, as opposed to events: buckets, queues, breakers, ages. Read at each scrape, so that no gauge is outdated.
 
 use std::{
     fmt,
@@ -18,16 +18,16 @@ type Budget = Box<dyn Fn() -> Option<(Time, Report)> + Send + Sync>;
 type Queues = Box<dyn Fn() -> Vec<QueueReport> + Send + Sync>;
 type Age = Box<dyn Fn() -> SnapshotAge + Send + Sync>;
 
-/// How old a collection's listing is, and how old it may become.
+/// The age and the maximum age of a collection's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SnapshotAge {
-    /// `None`: it was not listed yet.
+    /// `None`: not listed yet.
     pub(crate) age: Option<Duration>,
-    /// `None`: nobody watches, and it is not listed again by itself.
+    /// `None`: without watches it is not refreshed.
     pub(crate) target: Option<Duration>,
 }
 
-/// Where states are read from. Cloning shares them.
+/// The sources of state. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Sources(Arc<Mutex<Inner>>);
 
@@ -72,7 +72,7 @@ impl Collector for Sources {
     }
 }
 
-/// The page that is being written.
+/// The metrics page that is being written.
 struct Page<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Page<'_, '_> {
@@ -95,8 +95,8 @@ impl Page<'_, '_> {
             });
             self.rows((name, help, Some(Unit::Seconds)), rows)
         };
-        gauges("snapshot_age", "Since the last listing", |one| one.age)?;
-        gauges("snapshot_target_age", "From one listing to the next, while somebody watches", |one| {
+        gauges("snapshot_age", "Age of the last listing", |one| one.age)?;
+        gauges("snapshot_target_age", "Target interval between listings while there are watches", |one| {
             one.target
         })
     }
@@ -106,30 +106,30 @@ impl Page<'_, '_> {
             let rows = buckets.iter().filter_map(|one| Some((bucket(one), ConstGauge::new(value(one)?))));
             self.rows((name, help, unit), rows)
         };
-        gauges("bucket_rate", "Calls a second that are granted now", None, &|one| Some(one.rate))?;
-        gauges("bucket_ceiling", "Calls a second that are configured", None, &|one| Some(one.ceiling))?;
-        gauges("bucket_tokens", "Calls that may go at once now", None, &|one| Some(one.tokens))?;
+        gauges("bucket_rate", "Current rate in calls a second", None, &|one| Some(one.rate))?;
+        gauges("bucket_ceiling", "Configured rate in calls a second", None, &|one| Some(one.ceiling))?;
+        gauges("bucket_tokens", "Calls that may be sent at once now", None, &|one| Some(one.tokens))?;
         let paused = |one: &BucketReport| Some(one.paused_until?.since(now).as_secs_f64());
-        gauges("bucket_paused", "Until anything is sent again", Some(Unit::Seconds), &|one| {
+        gauges("bucket_paused", "Time until calls are sent again", Some(Unit::Seconds), &|one| {
             Some(paused(one).unwrap_or_default())
         })?;
-        gauges("bucket_knee", "Calls a second at which the vendor throttled last", None, &|one| one.knee)?;
-        let help = "Calls a second that others spend of the same account";
+        gauges("bucket_knee", "Calls a second when the vendor last throttled", None, &|one| one.knee)?;
+        let help = "Rate in calls a second that others use of the same account";
         gauges("bucket_foreign_rate", help, None, &|one| Some(one.foreign_rate))?;
         let throttled = buckets.iter().flat_map(|one| {
             [("status", one.throttled), ("header", one.corrected)].map(|(source, count)| {
                 ([("bucket", one.name.as_str()), ("source", source)], ConstCounter::new(count))
             })
         });
-        self.rows(("vendor_throttled", "Times that the vendor wanted fewer calls", None), throttled)?;
+        self.rows(("vendor_throttled", "Requests of the vendor to slow down, by source", None), throttled)?;
         let delayed = buckets.iter().map(|one| (bucket(one), ConstCounter::new(one.would_delay)));
         self.rows(
-            ("bucket_would_delay", "Shadow mode: calls that limits would have delayed", None),
+            ("bucket_would_delay", "Shadow mode: calls that the limits would have delayed", None),
             delayed,
         )?;
         let delays = |one: &BucketReport| ConstCounter::new(one.would_delay_for.as_secs_f64());
         let delays = buckets.iter().map(|one| (bucket(one), delays(one)));
-        self.rows(("bucket_would_delay", "Shadow mode: how long, in sum", Some(Unit::Seconds)), delays)
+        self.rows(("bucket_would_delay", "Shadow mode: total of these delays", Some(Unit::Seconds)), delays)
     }
 
     fn queues(&mut self, leaves: &[LeafReport]) -> fmt::Result {
@@ -137,10 +137,10 @@ impl Page<'_, '_> {
             let labels = [("class", leaf.class.word()), ("controller", leaf.controller)];
             (labels, ConstGauge::new(leaf.queued))
         });
-        self.rows(("queue_depth", "Vendor calls that wait for their turn", None), rows)
+        self.rows(("queue_depth", "Vendor calls waiting in the queue", None), rows)
     }
 
-    /// Each queue that ever was used has a row for each bucket, so that 0 is told and not left out.
+    /// Queues that were used before keep a row for each bucket, so that 0 is exported.
     fn oldest(&mut self, report: &Report, queues: &[QueueReport]) -> fmt::Result {
         let rows = report.buckets.iter().flat_map(|bucket| {
             report.leaves.iter().map(move |leaf| {
@@ -154,7 +154,7 @@ impl Page<'_, '_> {
                 (labels, ConstGauge::new(oldest.as_secs_f64()))
             })
         });
-        let help = "Since when the oldest call waits, by the bucket that keeps it";
+        let help = "Age of the oldest queued call, by the bucket that blocks it";
         self.rows(("queue_oldest", help, Some(Unit::Seconds)), rows)
     }
 

@@ -13,7 +13,7 @@ use crate::vendor::Family as VendorFamily;
 
 const LIST: Operation = Operation::read(VendorFamily::Compute, "ListInstances");
 
-/// Everything happened once.
+/// Metrics with one event of each kind.
 fn eventful() -> Metrics {
     let metrics = Metrics::new();
     let (class, controller) = (Class::Interactive, Role::ServiceController.word());
@@ -84,7 +84,7 @@ fn report() -> Report {
     }
 }
 
-/// The page's samples, without the buckets of histograms.
+/// The samples on the page, without histogram buckets.
 fn samples(metrics: &Metrics) -> String {
     let page = metrics.render().expect("a page");
     let kept =
@@ -137,7 +137,7 @@ fn the_page_has_these_names_and_labels() {
 }
 
 #[test]
-fn who_waits_for_another_bucket_does_not_wait_for_this_one() {
+fn queue_age_is_reported_for_the_blocking_bucket() {
     let metrics = Metrics::new();
     metrics.read_budget(|| Some((Time::ZERO, report())));
     let oldest = |seconds: &str| {
@@ -168,7 +168,7 @@ fn a_key_task_counts_in_one_state_until_it_ends() {
 }
 
 #[test]
-fn a_file_is_refused_until_one_is_taken_over() {
+fn config_refused_until_a_valid_reload() {
     let metrics = Metrics::new();
     for (taken, refused) in [(false, 1), (false, 1), (true, 0)] {
         metrics.config_reload("limits", taken);
@@ -178,7 +178,7 @@ fn a_file_is_refused_until_one_is_taken_over() {
 }
 
 #[test]
-fn labels_of_callers_words_are_bounded() {
+fn labels_chosen_by_callers_are_bounded() {
     let metrics = Metrics::new();
     for scope in ["service-controller/7", "x/0", "", "service-controllers"] {
         metrics.fence_rejected(scope);
@@ -192,7 +192,7 @@ fn labels_of_callers_words_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_told_with_its_reason_and_caller() {
+async fn answers_are_measured_with_reason_and_caller() {
     let metrics = Metrics::new();
     let layer = RpcLayer::new(metrics.clone());
     let refused = |reason| Some(Status::from(AdapterError::new(reason, "no")));
@@ -230,7 +230,7 @@ async fn an_answer_is_told_with_its_reason_and_caller() {
 }
 
 #[tokio::test]
-async fn a_call_is_part_of_its_callers_trace_and_a_watch_of_none() {
+async fn calls_join_their_callers_trace_but_watches_do_not() {
     let recorder = Recorder::start();
     let layer = RpcLayer::new(Metrics::new());
     for (method, error) in [
@@ -264,7 +264,7 @@ async fn a_call_is_part_of_its_callers_trace_and_a_watch_of_none() {
     );
 }
 
-/// The names of our metrics that this text has.
+/// The names of our metrics in this text.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("cloud_adapter_")).collect()
@@ -283,7 +283,7 @@ fn the_chart_asks_for_metrics_that_there_are() {
 }
 
 #[test]
-fn what_the_adapter_shows_is_in_the_reference() {
+fn adapter_metrics_match_the_reference() {
     let page = eventful().render().expect("a page");
     metrics_reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
 }

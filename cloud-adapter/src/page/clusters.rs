@@ -1,10 +1,10 @@
-//! Whose objects the listings show, as their tags say. Pure.
+//! Counts the objects of each cluster in the listings, by their tags. Pure.
 
 use std::collections::BTreeMap;
 
 use pages::report::ClusterObjects;
 
-/// How many objects of a listing each cluster has, by its ID. Those that nobody's tags are on are under the empty one.
+/// The number of objects of each cluster in a listing, by cluster ID. Objects without owner tags are under the empty ID.
 pub(super) type Tally = BTreeMap<String, u64>;
 
 /// The adapter's own cluster first, the others by their IDs.
@@ -40,14 +40,14 @@ mod tests {
     }
 
     #[test]
-    fn the_own_cluster_is_first_and_the_others_follow_by_their_ids() {
+    fn own_cluster_is_first_and_others_are_sorted_by_id() {
         let (balancers, routes) = ([("b", 2), ("a", 1), ("", 4)], [("c", 3), ("b", 5), ("", 1)]);
         assert_eq!(lines("b", &balancers, &routes), ["\"b\" 2 5 own", "\"\" 4 1", "\"a\" 1 0", "\"c\" 0 3"]);
         assert_eq!(lines("x", &balancers, &[]), ["\"\" 4 0", "\"a\" 1 0", "\"b\" 2 0"]);
         assert_eq!(
             lines("", &balancers, &[]),
             ["\"\" 4 0", "\"a\" 1 0", "\"b\" 2 0"],
-            "nobody's is no cluster's own"
+            "untagged objects belong to no cluster"
         );
         assert_eq!(lines("b", &[], &[]), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! What the page shows, read from where it is known. Costs no vendor call.
+//! Collects the data of the page from its sources. Costs no vendor call.
 
 use std::{
     fmt,
@@ -22,24 +22,24 @@ use super::{
 use crate::{
     config::Config,
     driver::{Driver, Item, VendorError},
+    leadership::Duty,
     load_balancers::{Converger, TaskReport},
-    replica::Duty,
     rpc::Rpc,
     snapshot::Snapshot,
     status::Snapshots,
     vendor::{CREDENTIALS, Write},
 };
 
-/// Tasks that are shown.
+/// Maximum number of tasks on the page.
 const TASKS: usize = 200;
-/// Characters of an error of the cloud.
+/// Maximum length of an error of the cloud, in characters.
 const ERROR: usize = 500;
 
-/// Where the data of the page is from. Cloning shares it.
+/// The sources of the page. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Page(Arc<dyn Fn() -> AdapterStatus + Send + Sync>);
 
-/// What knows something that is shown.
+/// The sources of the data.
 #[derive(Debug)]
 pub(crate) struct Sources<D: Driver> {
     pub(crate) driver: Arc<D>,
@@ -56,14 +56,14 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// The page, and what keeps its history, which never ends.
+    /// Returns the page, and the task that records its history, which never ends.
     pub(crate) fn of<D: Driver>(sources: Sources<D>) -> (Self, impl Future<Output = ()> + Send + use<D>) {
         let (vendor, history) = (Arc::clone(&sources.rpc.vendor), Arc::<Mutex<History>>::default());
         let told = Arc::clone(&history);
         let keep = async move {
             let mut ticks = tokio::time::interval(STEP);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            // The first is at once.
+            // The first tick is immediate.
             ticks.tick().await;
             loop {
                 ticks.tick().await;
@@ -92,7 +92,7 @@ impl<D: Driver> Sources<D> {
         let duty = rpc.replica.subscribe().borrow().clone();
         let (leader, leader_address) = match duty {
             Duty::Leading { .. } => (true, None),
-            // The identity in the Lease: `<instance id>@<address>`.
+            // The holder identity in the Lease: `<instance id>@<address>`.
             Duty::Standby { leader } => {
                 (false, leader.and_then(|it| Some(it.rsplit_once('@')?.1.to_owned())))
             }
@@ -129,7 +129,7 @@ impl<D: Driver> Sources<D> {
 
     fn clusters(&self) -> Vec<ClusterObjects> {
         let Snapshots { load_balancers, routes, .. } = &self.snapshots;
-        // What its owner has done with, and others share, has its tags all the same.
+        // A load balancer that its owner released while others use it still has its tags.
         let balancers = load_balancers.tally(|it| it.summary.key.as_ref().map_or("", |key| &key.cluster_id));
         clusters(&self.rpc.cluster(), balancers, routes.tally(Item::cluster))
     }
@@ -181,7 +181,7 @@ impl<D: Driver> Sources<D> {
         }
     }
 
-    /// Of a wall clock, in whole milliseconds.
+    /// Wall-clock time in whole milliseconds.
     fn time(&self, instant: Instant) -> Timestamp {
         let wall = Timestamp::try_from(self.rpc.clock.at(instant)).unwrap_or_default();
         Timestamp::from_millisecond(wall.as_millisecond()).unwrap_or(wall)
@@ -198,7 +198,7 @@ fn task(TaskReport { key, name, waits_for, began, done, total }: TaskReport) -> 
     Task { key, name, waits_for: cut(&waits_for), since_seconds: seconds(began.elapsed()), done, total }
 }
 
-/// What the credentials open, in words.
+/// The scope of the credentials, as text.
 fn named(Scope { account, project, region, .. }: &Scope) -> String {
     let parts = [("account", account), ("project", project), ("region", region)];
     let parts = parts.into_iter().filter(|(_, value)| !value.is_empty());
@@ -209,7 +209,7 @@ fn short(error: &VendorError) -> String {
     cut(&error.to_string())
 }
 
-/// At most as long as anybody reads.
+/// Truncates a text to the maximum length.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(ERROR) {
         None => text.to_owned(),
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_budget_and_who_waits_for_it_are_shown_with_what_was() {
+    async fn page_shows_budget_queues_and_history() {
         let sources = sources();
         let session = sources.rpc.vendor.session(Purpose::own(Priority::Interactive, "test"));
         let (page, keep) = Page::of(sources);
         let reads = async { tokio::join!(read(&session, "/"), read(&session, "/")) };
         tokio::select! {
             both = reads => assert_eq!(both, (Ok(()), Ok(()))),
-            () = keep => panic!("it never ends"),
+            () = keep => panic!("never ends"),
         }
         let status = page.status();
         let [budget] = &status.budgets[..] else { panic!("{:?}", status.budgets) };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_knows_the_address_of_the_one_that_leads() {
+    async fn standby_knows_the_leaders_address() {
         let sources = sources();
         let replica = sources.rpc.replica.clone();
         let (page, _keep) = Page::of(sources);

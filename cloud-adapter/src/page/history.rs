@@ -1,4 +1,4 @@
-//! How the budgets did in the last ten minutes, in steps of five seconds. Pure: whoever drives it says what time it is.
+//! The last ten minutes of the budgets, in steps of five seconds. Pure: the caller passes the time.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,16 +10,16 @@ use pages::report::Step;
 
 /// One step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
-/// What is older is forgotten.
+/// Older steps are dropped.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// A ring a bucket.
+/// A ring buffer per bucket.
 #[derive(Debug, Default)]
 pub(super) struct History(BTreeMap<String, Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// Sent so far, when the last step ended.
+    /// Total calls at the end of the last step.
     calls: u64,
     /// The newest first.
     steps: VecDeque<Past>,
@@ -34,7 +34,7 @@ struct Past {
 }
 
 impl History {
-    /// A step has ended. To be called once a step, with all buckets that there are.
+    /// Ends a step. To be called once per step, with all buckets.
     pub(super) fn note(&mut self, now: Time, buckets: &[BucketReport]) {
         self.0.retain(|name, _| buckets.iter().any(|bucket| bucket.name == *name));
         for BucketReport { name, calls, queued, rate, .. } in buckets {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_minutes_are_kept_and_of_buckets_that_went_nothing() {
+    fn history_keeps_ten_minutes_of_current_buckets() {
         let mut history = History::default();
         for number in 1..=500 {
             history.note(at(5 * number), &[bucket("a", number, 0), bucket("b", number, 0)]);
@@ -110,6 +110,6 @@ mod tests {
         history.note(at(2_505), &[bucket("a", 500, 0)]);
         assert_eq!(history.of("b", at(2_505)), []);
         history.note(at(10_000), &[bucket("a", 500, 0)]);
-        assert_eq!(history.of("a", at(10_000)).len(), 1, "after a long sleep nothing is recent");
+        assert_eq!(history.of("a", at(10_000)).len(), 1, "no step of before the suspension is left");
     }
 }

@@ -1,9 +1,9 @@
-//! The page for people: one document with its style in it, no script, nothing from elsewhere. Pure.
+//! The HTML page: one document with inline style, without script and external resources. Pure.
 //!
-//! - `text`: escaping, and numbers as people read them.
-//! - `table`: tables that become lists where there is no room.
+//! - `text`: escaping and formatting of numbers.
+//! - `table`: tables that become lists on narrow screens.
 //! - `spark`: small charts.
-//! - `sections`: what is shown, in order.
+//! - `sections`: the content, in order.
 
 mod sections;
 mod spark;
@@ -20,10 +20,10 @@ use sha2::{Digest as _, Sha256};
 use self::{sections::sections, text::Escaped};
 
 const STYLE: &str = include_str!("html/style.css");
-/// Seconds after which it is asked for again.
+/// Interval of automatic reloads, in seconds.
 const REFRESH: u32 = 5;
 
-/// Nothing but the style that is in the page, and the empty icon.
+/// Allows only the inline style and the empty icon.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let style = base64(&Sha256::digest(STYLE));
     format!(
@@ -31,7 +31,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What a browser may do with the page: `Content-Security-Policy`.
+/// The header `Content-Security-Policy`.
 pub(super) fn policy() -> &'static str {
     &POLICY
 }
@@ -49,7 +49,7 @@ pub(super) fn document(status: &AdapterStatus) -> String {
          <meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
          {sections}\
-         <footer><p>Made each time it is asked for, from memory; asked for again every {REFRESH} s. \
+         <footer><p>Rendered from memory at each request; reloaded every {REFRESH} s. \
          <a href=\"status.json\">The same as JSON</a></p></footer>\n</body>\n</html>\n",
         sections = sections(status),
     );

@@ -1,11 +1,11 @@
-//! What the log hears of routes: a line of the target `audit` for each, because one vendor call writes many and names none.
+//! The audit log of routes: one line of the target `audit` per route, because one vendor call writes many.
 
 use cloud_api_proto::{Reason, v1alpha1::route_result};
 
 use super::plan::{Change, Verdict};
 use crate::{driver::shown, vendor::Purpose};
 
-/// Tells what became of each route of a batch that was to change, and who wanted that. The line of the call has the same `request_id`.
+/// Logs the result of each route of a batch, with the caller. The log line of the vendor call has the same `request_id`.
 pub(super) fn tell(batch: &[Verdict], purpose: &Purpose) {
     for (verdict, change) in batch.iter().filter_map(|one| Some((one, word(&one.change)?))) {
         let (destination, node) = (shown(&verdict.key.destination), shown(&verdict.key.node_uid));

@@ -1,4 +1,4 @@
-//! Destinations of which nobody knows what is there: the answer to a write was lost, and reads may not show it yet.
+//! Destinations whose state is unknown: the answer to a write was lost, and reads may not show the write yet.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use super::plan::Verdict;
 
-/// When each was written. Bounded by the routes of the cluster, and emptied by the next listing that is late enough.
+/// The time of each write. Bounded by the routes of the cluster; removed by the next listing that is late enough.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(Mutex<BTreeMap<IpNet, Instant>>);
 
 impl Doubts {
-    /// Notes what a batch leaves unknown.
+    /// Records the destinations that a batch leaves unknown.
     pub(super) fn note(&self, batch: &[Verdict]) {
         let unknown = |verdict: &&Verdict| {
             verdict.error.as_ref().is_some_and(|error| error.reason == Reason::OutcomeUnknown)
@@ -31,7 +31,7 @@ impl Doubts {
         self.with(|doubts| doubts.get(&destination).copied())
     }
 
-    /// Reads show all that was written up to then.
+    /// Removes the doubts up to this time, because reads show those writes.
     pub(super) fn forget(&self, shown: Option<Instant>) {
         self.with(|doubts| doubts.retain(|_, at| shown.is_none_or(|shown| *at > shown)));
     }

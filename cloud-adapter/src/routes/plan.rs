@@ -1,6 +1,6 @@
-//! What a request changes, item by item. Pure.
+//! Decides the changes of a request, item by item. Pure.
 //!
-//! A deletion needs an explicit key and ownership; another owner's route is reported and never touched.
+//! A deletion needs an explicit key and ownership; routes of other owners are reported and never changed.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::driver::{RouteChanges, WantedRoute};
 /// One item of a request, its destination parsed.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
-    /// Shall be.
+    /// The route must exist.
     Upsert { destination: IpNet, upsert: RouteUpsert },
-    /// Shall not be.
+    /// The route must not exist.
     Delete { destination: IpNet, key: RouteKey, next_hop: Option<NextHop> },
-    /// Cannot be read.
+    /// The item is invalid.
     Bad { key: RouteKey, error: AdapterError },
 }
 
 impl Item {
-    /// Where its route leads, if that can be read.
+    /// The destination of the route, if it is valid.
     pub(crate) fn destination(&self) -> Option<IpNet> {
         match self {
             Self::Upsert { destination, .. } | Self::Delete { destination, .. } => Some(*destination),
@@ -35,7 +35,7 @@ impl Item {
         }
     }
 
-    /// Which route it is about, as asked.
+    /// The key of the route, as requested.
     pub(crate) fn key(&self) -> RouteKey {
         match self {
             Self::Upsert { upsert, .. } => upsert.key.clone().unwrap_or_default(),
@@ -44,7 +44,7 @@ impl Item {
     }
 }
 
-/// What an item changes at the vendor.
+/// The changes of an item in the cloud.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Change {
     pub(crate) remove: Option<String>,
@@ -57,14 +57,14 @@ impl Change {
     }
 }
 
-/// What becomes of an item.
+/// The decision for an item.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) key: RouteKey,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<AdapterError>,
     pub(crate) change: Change,
-    /// When to ask again, if it is under way.
+    /// When to ask again, if the outcome is pending.
     retry_after: Option<Duration>,
 }
 
@@ -77,12 +77,12 @@ impl Verdict {
         Self { error: Some(error), ..Self::new(key, outcome, Change::default()) }
     }
 
-    /// Nobody can say yet.
+    /// The state of the destination is unknown yet.
     pub(crate) fn pending(key: &RouteKey, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(key, Outcome::Pending, Change::default()) }
     }
 
-    /// The item's result, in the words of the contract.
+    /// The item's result, as a message of the contract.
     pub(crate) fn result(&self) -> RouteResult {
         RouteResult {
             key: Some(self.key.clone()),
@@ -93,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// Whose a route is, for this cluster.
+/// The owner of a route, as seen by this cluster.
 pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     match &route.key {
         Some(key) if key.cluster_id == cluster_id => RouteOwner::Mine,
@@ -102,7 +102,7 @@ pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     }
 }
 
-/// What becomes of each item, given what is there. `doubt` tells for how long yet nobody can say what is at a destination.
+/// Decides each item, given the existing routes. `doubt`: how long the state of a destination will be unknown, if it is.
 pub(crate) fn plan(
     order: &Order,
     routes: &[&Route],
@@ -115,7 +115,7 @@ pub(crate) fn plan(
     order.items.iter().map(judge).collect()
 }
 
-/// All changes together.
+/// The changes of all items.
 pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
     let wanted = |upsert: &RouteUpsert| WantedRoute {
         upsert: upsert.clone(),
@@ -128,11 +128,11 @@ pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
     }
 }
 
-/// Groups items so that no group has more than `max` changes, except where a single item has.
+/// Groups items so that no group has more than `max` changes, unless a single item has more.
 pub(crate) fn batches(verdicts: &mut [Verdict], max: usize) -> impl Iterator<Item = &mut [Verdict]> {
     let mut changes = 0;
     verdicts.chunk_by_mut(move |before, after| {
-        // Counts what stands before the boundary that is being judged.
+        // Sums the changes before the current boundary.
         changes += before.change.size();
         let fits = changes + after.change.size() <= max;
         changes = if fits { changes } else { 0 };
@@ -166,9 +166,9 @@ fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, order: &Order) -
     let serves = route.state() != RouteState::Blackhole;
     let unchanged = serves && same_hop(route.next_hop.as_ref(), upsert.next_hop.as_ref());
     let ours = match owner(route, &order.cluster_id) {
-        // For another node: that node's key must be deleted first, or it is a conflict.
+        // A key of another node must be deleted first, else it is a conflict.
         RouteOwner::Mine => route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid),
-        // Nobody's, inside the cluster's CIDRs, and it leads to that very node.
+        // Untagged, inside the cluster's CIDRs, and its target is this very node.
         RouteOwner::Unmanaged => leads_to(route, upsert.next_hop.as_ref()),
         RouteOwner::OtherCluster | RouteOwner::Unspecified => false,
     };
@@ -184,7 +184,7 @@ fn owned_by_other(route: &Route, order: &Order) -> AdapterError {
     let whose = match &route.key {
         Some(there) if there.cluster_id == order.cluster_id => "another node of this cluster",
         Some(_) => "another cluster",
-        None => "somebody unknown",
+        None => "an unknown owner",
     };
     let text = format!("route {} to {} belongs to {whose}", route.vendor_id, route.destination);
     AdapterError::new(Reason::OwnedByOther, text)
@@ -214,7 +214,7 @@ fn delete(
     }
 }
 
-/// Whether it leads to the machine of this next hop.
+/// Whether the target of the route is the instance of this next hop.
 fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     let machine = |hop: Option<&NextHop>| {
         hop.map(|hop| hop.provider_id.clone()).filter(|provider_id| !provider_id.is_empty())
@@ -223,7 +223,7 @@ fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     there.is_some() && there == machine(hop)
 }
 
-/// Whether it leads to nobody any more, and did lead to the address of this next hop.
+/// Whether the route has lost its target, which had the address of this next hop.
 fn is_left_by(route: &Route, hop: Option<&NextHop>) -> bool {
     let (Some(there), Some(hop)) = (&route.next_hop, hop) else { return false };
     let address = |hop: &NextHop| hop.address.parse::<IpAddr>().ok();
@@ -235,7 +235,7 @@ fn to(route: &Route) -> Option<IpNet> {
     route.destination.parse().ok()
 }
 
-/// What the request leaves open is the driver's to choose, and not compared.
+/// Compares only the fields that the request sets; the driver chooses the others.
 fn same_hop(there: Option<&NextHop>, wanted: Option<&NextHop>) -> bool {
     let (Some(there), Some(wanted)) = (there, wanted) else { return false };
     let same = |there: &str, wanted: &str| wanted.is_empty() || there == wanted;
@@ -276,14 +276,14 @@ mod tests {
         leaving(node, destination, "")
     }
 
-    /// Its deletion by one who knows the node's machine.
+    /// A deletion with the provider ID of the node's instance.
     fn leaving(node: &str, destination: &str, hop: &str) -> Item {
         let next_hop = Some(NextHop { provider_id: hop.into(), ..NextHop::default() });
         let key = key("me", node, destination);
         Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
     }
 
-    /// The deletion of a route without tags that led to this address.
+    /// A deletion of an untagged route with the former address.
     fn left_at(destination: &str, address: &str, hop: &str) -> Item {
         let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
         let key = key("me", "a", destination);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn each_item_is_judged_by_what_is_there() {
+    fn route_items_are_judged_by_existing_routes() {
         let d = "10.244.1.0/24";
         let mine = |hop| route("rt-1", Some(key("me", "a", d)), d, hop);
         let other = route("rt-1", Some(key("you", "a", d)), d, "i-1");
@@ -339,22 +339,29 @@ mod tests {
             ),
             ("nobody's", Some(unmanaged("i-2")), upsert("a", d, "i-1"), Outcome::Conflict, false, false),
             (
-                "nobody's to it",
+                "untagged, to the same target",
                 Some(unmanaged("i-1")),
                 upsert("a", d, "i-1"),
                 Outcome::Unchanged,
                 false,
                 false,
             ),
-            ("of a newer one", Some(newer.clone()), upsert("a", d, "i-2"), Outcome::Failed, false, false),
+            ("newer request", Some(newer.clone()), upsert("a", d, "i-2"), Outcome::Failed, false, false),
             ("outside", None, upsert("a", "192.0.2.0/24", "i-1"), Outcome::Failed, false, false),
-            ("delete mine", Some(mine("i-1")), delete("a", d), Outcome::Applied, true, false),
-            ("delete none", None, delete("a", d), Outcome::Unchanged, false, false),
-            ("delete another's", Some(other), delete("a", d), Outcome::Unchanged, false, false),
-            ("delete nobody's", Some(unmanaged("i-1")), delete("a", d), Outcome::Unchanged, false, false),
-            ("its own", Some(unmanaged("i-1")), leaving("a", d, "i-1"), Outcome::Applied, true, false),
-            ("not its own", Some(unmanaged("i-2")), leaving("a", d, "i-1"), Outcome::Unchanged, false, false),
-            ("delete a newer one's", Some(newer), delete("a", d), Outcome::Failed, false, false),
+            ("delete own", Some(mine("i-1")), delete("a", d), Outcome::Applied, true, false),
+            ("delete missing", None, delete("a", d), Outcome::Unchanged, false, false),
+            ("delete foreign", Some(other), delete("a", d), Outcome::Unchanged, false, false),
+            ("delete untagged", Some(unmanaged("i-1")), delete("a", d), Outcome::Unchanged, false, false),
+            ("own target", Some(unmanaged("i-1")), leaving("a", d, "i-1"), Outcome::Applied, true, false),
+            (
+                "other target",
+                Some(unmanaged("i-2")),
+                leaving("a", d, "i-1"),
+                Outcome::Unchanged,
+                false,
+                false,
+            ),
+            ("delete newer request", Some(newer), delete("a", d), Outcome::Failed, false, false),
         ] {
             let verdict = plan(&order(item), &there.iter().collect::<Vec<_>>(), |_| None).remove(0);
             assert_eq!(verdict.outcome, outcome, "{name}");
@@ -364,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_without_tags_that_leads_to_nobody_goes_only_by_the_address_that_it_led_to() {
+    fn untagged_blackhole_route_is_deleted_only_by_its_address() {
         let d = "10.244.1.0/24";
         let at = |machine: &str, state: RouteState, owner: Option<RouteKey>, destination: &str| {
             let mut route = route("rt-1", owner, destination, machine);
@@ -373,13 +380,13 @@ mod tests {
         };
         let (hole, active) = (RouteState::Blackhole, RouteState::Active);
         for (name, there, item, goes) in [
-            ("left behind", at("", hole, None, d), left_at(d, "192.0.2.7", ""), true),
-            ("by who knows the machine too", at("", hole, None, d), left_at(d, "192.0.2.7", "i-1"), true),
+            ("without target", at("", hole, None, d), left_at(d, "192.0.2.7", ""), true),
+            ("with the provider ID, too", at("", hole, None, d), left_at(d, "192.0.2.7", "i-1"), true),
             ("another address", at("", hole, None, d), left_at(d, "192.0.2.8", ""), false),
             ("no address", at("", hole, None, d), left_at(d, "", ""), false),
             ("no next hop", at("", hole, None, d), delete("a", d), false),
-            ("it leads to somebody", at("", active, None, d), left_at(d, "192.0.2.7", ""), false),
-            ("to another machine", at("i-2", hole, None, d), left_at(d, "192.0.2.7", ""), false),
+            ("active target", at("", active, None, d), left_at(d, "192.0.2.7", ""), false),
+            ("to another instance", at("i-2", hole, None, d), left_at(d, "192.0.2.7", ""), false),
             (
                 "of another cluster",
                 at("", hole, Some(key("you", "a", d)), d),
@@ -408,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_doubt_is_neither_laid_nor_removed() {
+    fn doubtful_route_is_neither_created_nor_deleted() {
         let d = "10.244.1.0/24";
         for item in [upsert("a", d, "i-1"), delete("a", d)] {
             let wait = Duration::from_secs(2);

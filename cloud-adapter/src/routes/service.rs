@@ -26,11 +26,11 @@ use crate::{
     strings,
 };
 
-/// What an answer leaves of its deadline, and when a caller looks again at work under way.
+/// The margin of an answer before its deadline, and the poll interval of callers.
 const MARGIN: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// All routes are one object: a fence's sequence covers them together, and they take turns with nobody.
+/// The object name of all routes: a fence's sequence covers them together, and they are queued as one object.
 const OBJECT: &str = "Routes";
 
 /// The gRPC service.
@@ -80,7 +80,7 @@ impl<D: Driver> RouteService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    /// Runs an order in a task of its own, on a session without a deadline: a client that hangs up cuts nothing.
+    /// Runs an order in a separate task, on a session without a deadline: a client that disconnects interrupts nothing.
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let fence = request.fence.clone();
@@ -102,7 +102,7 @@ impl<D: Driver> Service<D> {
         let until = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(applied)) => applied,
-            Ok(Err(_panicked)) => Err(AdapterError::new(Reason::Internal, "applying routes failed")),
+            Ok(Err(_panicked)) => Err(AdapterError::new(Reason::Internal, "cannot apply routes")),
             Err(_elapsed) => {
                 let results = keys.iter().map(|key| Verdict::pending(key, AGAIN).result()).collect();
                 Ok(Applied { results, plan: Vec::new() })
@@ -111,7 +111,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// What this cluster sees of a route: its own, and foreign ones that overlap its CIDRs.
+/// The view of this cluster on a route: its own routes, and others that overlap its CIDRs.
 fn seen(route: &Route, cluster_id: &str, cidrs: &[IpNet]) -> Option<Route> {
     let owner = plan::owner(route, cluster_id);
     let overlaps = || {
@@ -126,12 +126,12 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     if items > ITEMS_MAX {
         return Err(AdapterError::field(
             "upserts",
-            format!("with deletes holds {items} items: at most {ITEMS_MAX}"),
+            format!("has {items} items, deletes included: at most {ITEMS_MAX} are allowed"),
         ));
     }
     let cluster_cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
     if cluster_cidrs.is_empty() && !request.upserts.is_empty() {
-        return Err(AdapterError::field("cluster_cidrs", "is empty: nothing outside of it is laid"));
+        return Err(AdapterError::field("cluster_cidrs", "is empty: no route outside of it can be created"));
     }
     let upserts = request.upserts.into_iter().enumerate().map(|(at, upsert)| {
         let key = upsert.key.clone().unwrap_or_default();
@@ -156,7 +156,7 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     })
 }
 
-/// Checks a route that shall be. Returns where it leads to.
+/// Validates a route to create. Returns its next hop.
 fn checked(item: &str, upsert: &RouteUpsert, cluster_id: &str) -> Result<IpNet, AdapterError> {
     let destination = destination(item, &upsert.key.clone().unwrap_or_default(), cluster_id)?;
     if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) {
@@ -190,7 +190,7 @@ fn cidrs(field: &str, texts: &[String]) -> Result<Vec<IpNet>, AdapterError> {
 
 fn cidr(field: &str, text: &str) -> Result<IpNet, AdapterError> {
     let net: IpNet = text.parse().map_err(|_invalid| {
-        AdapterError::field(field, format!("{text:?} is no CIDR: write it as 10.244.1.0/24"))
+        AdapterError::field(field, format!("invalid CIDR {text:?}: use a form such as 10.244.1.0/24"))
     })?;
     if net != net.trunc() {
         let text = format!("{text:?} has host bits: write {}", net.trunc());

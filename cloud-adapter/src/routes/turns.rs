@@ -1,11 +1,11 @@
-//! Whose turn it is to write: one at a time, in the order in which they came, and as fast as the most urgent of those who wait asks.
+//! Serialises the writers of routes, in order of arrival and with the priority of the most urgent waiting request.
 
 use std::sync::PoisonError;
 
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-/// A route table is one object at most vendors: one writer at a time.
+/// A route table is one object in most clouds: one writer at a time.
 #[derive(Debug)]
 pub(crate) struct Turns {
     writing: Mutex<()>,
@@ -13,7 +13,7 @@ pub(crate) struct Turns {
     asked: watch::Sender<Priority>,
 }
 
-/// One who waits, until it is dropped.
+/// A waiting request, until it is dropped.
 struct Place<'a> {
     turns: &'a Turns,
     priority: Priority,
@@ -27,14 +27,14 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for its turn, which lasts until the answer is dropped.
+    /// Waits for the lock, which is released when the returned guard is dropped.
     pub(super) async fn take(&self, priority: Priority) -> MutexGuard<'_, ()> {
         self.change(|waiting| waiting.push(priority));
         let _place = Place { turns: self, priority };
         self.writing.lock().await
     }
 
-    /// How urgent the most urgent of those who wait is. Nobody does: of no urgency at all.
+    /// The priority of the most urgent waiting request; unspecified if there is none.
     pub(super) fn asked(&self) -> watch::Receiver<Priority> {
         self.asked.subscribe()
     }
@@ -64,20 +64,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_writes_hears_how_urgent_those_are_who_wait() {
+    async fn writer_sees_the_priority_of_waiters() {
         let turns = Turns::default();
         let asked = turns.asked();
         let writing = turns.take(Priority::Background).await;
-        assert_eq!(*asked.borrow(), Priority::Unspecified, "nobody waits");
+        assert_eq!(*asked.borrow(), Priority::Unspecified, "no request waits");
         let (mut leisurely, mut urgent) =
             (Box::pin(turns.take(Priority::Lifecycle)), Box::pin(turns.take(Priority::Traffic)));
         assert!((&mut leisurely).now_or_never().is_none() && (&mut urgent).now_or_never().is_none());
         assert_eq!(*asked.borrow(), Priority::Traffic);
         drop(writing);
         let writing = leisurely.await;
-        assert_eq!(*asked.borrow(), Priority::Traffic, "who came later waits for this one, too");
+        assert_eq!(*asked.borrow(), Priority::Traffic, "later requests wait for this one, too");
         drop(urgent);
-        assert_eq!(*asked.borrow(), Priority::Unspecified, "nobody waits any more");
+        assert_eq!(*asked.borrow(), Priority::Unspecified, "no request waits any more");
         drop(writing);
     }
 }

@@ -1,4 +1,4 @@
-//! Writes route changes, and puts what became of them to the items that asked for them.
+//! Writes route changes, and assigns the outcomes to the items that requested them.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -14,14 +14,14 @@ use crate::{
     vendor::Session,
 };
 
-/// What became of one route at the vendor: the route as laid, if the vendor says.
+/// The outcome of one route in the cloud: the created route, if the vendor returns it.
 pub(super) type Written = Result<Option<Route>, AdapterError>;
 
 impl<D: Driver> Applier<D> {
-    /// Writes the changes of one batch: one vendor call where the vendor takes many, else one a change. Returns one outcome a change,
-    /// removals first. A failure of a whole call is the failure of each of its changes.
+    /// Writes the changes of one batch: one vendor call if the vendor takes many, else one per change. Returns one outcome per change,
+    /// removals first. The failure of a whole call is that of each of its changes.
     ///
-    /// `halt`: why nothing is sent any more. A vendor that throttles is not asked route by route.
+    /// `halt`: why no further call is sent. After a throttle, the remaining routes are not tried one by one.
     pub(super) async fn write(
         &self,
         changes: &RouteChanges,
@@ -32,7 +32,7 @@ impl<D: Driver> Applier<D> {
         let wanted = changes.remove.len() + changes.add.len();
         if steps.len() != 1 && steps.len() != wanted {
             let text = format!(
-                "the driver plans {} calls for {wanted} changes: neither one nor one each",
+                "the driver plans {} calls for {wanted} changes: expected one in all, or one each",
                 steps.len()
             );
             return vec![Err(AdapterError::new(Reason::Internal, text)); wanted];
@@ -63,7 +63,7 @@ impl<D: Driver> Applier<D> {
         outcomes
     }
 
-    /// Puts what was written into the snapshot. True: the vendor did not tell all of it, so that a listing must.
+    /// Adds the written routes to the snapshot. Returns whether a listing is needed, because the vendor did not return all of them.
     pub(super) fn learn(&self, changes: &RouteChanges, outcomes: &[Written]) -> bool {
         let removals = changes.remove.len();
         for (id, outcome) in changes.remove.iter().zip(outcomes) {
@@ -76,7 +76,7 @@ impl<D: Driver> Applier<D> {
             match outcome {
                 Ok(Some(route)) => self.snapshot.upsert(route.clone()),
                 Ok(None) => unseen = true,
-                // Something is in the way that the listing does not show.
+                // A conflict that the listing does not show.
                 Err(error) => unseen |= error.reason == Reason::OperationConflict,
             }
         }
@@ -84,7 +84,7 @@ impl<D: Driver> Applier<D> {
     }
 }
 
-/// What stands against one call and would stand against the next as well.
+/// An error that would apply to the next call as well.
 fn halts(error: &VendorError) -> Option<VendorError> {
     match error.fault {
         Fault::Budget
@@ -94,7 +94,7 @@ fn halts(error: &VendorError) -> Option<VendorError> {
         | Fault::Auth
         | Fault::Forbidden
         | Fault::Unavailable => Some(error.clone()),
-        // The others were not sent.
+        // The remaining ones were not sent.
         Fault::OutcomeUnknown => Some(VendorError { fault: Fault::Unavailable, ..error.clone() }),
         Fault::Quota
         | Fault::NotFound
@@ -106,9 +106,10 @@ fn halts(error: &VendorError) -> Option<VendorError> {
     }
 }
 
-/// Puts the outcomes, which come in the order of the changes, to the items that asked for them.
+/// Assigns the outcomes, in the order of the changes, to the items that requested them.
 pub(super) fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes: Vec<Written>) {
-    let missing = || Err(AdapterError::new(Reason::OutcomeUnknown, "the cloud said nothing of this route"));
+    let missing =
+        || Err(AdapterError::new(Reason::OutcomeUnknown, "the cloud returned nothing for this route"));
     let mut outcomes = outcomes.into_iter();
     let removed: Vec<_> = changes.remove.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
     let added: Vec<_> = changes.add.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect();
@@ -117,7 +118,7 @@ pub(super) fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes:
         let Change { remove, add } = verdict.change.clone();
         let first = remove.map(|_| removed.next().unwrap_or_else(missing));
         let second = add.map(|_| added.next().unwrap_or_else(missing));
-        // A route that is gone is what its removal wanted.
+        // A missing route is the goal of its removal.
         let first = first.map(|outcome| match outcome {
             Err(error) if error.reason == Reason::ResourceGone => Ok(None),
             outcome @ (Ok(_) | Err(_)) => outcome,

@@ -1,4 +1,4 @@
-//! The flags of TLS and callers, to checked [`Settings`].
+//! The flags for TLS and callers, validated into [`Settings`].
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,95 +6,94 @@ use clap::{Args, ValueEnum};
 use cloud_adapter_security::{Address, Identities, Identity, ServerIdentity, TlsFiles};
 use pages::Readers;
 
-/// The name that clients expect unless told otherwise.
+/// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";
 
-/// Who may call, how it proves who it is, and what the port proves of itself.
+/// Callers, their authentication, and the certificate of the port.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SecurityOptions {
-    /// The one cluster that is served: the UID of its namespace kube-system. Calls for others are refused. Needed unless callers
-    /// prove nothing (--authentication none): then any cluster is served without it.
+    /// UID of the namespace kube-system of the served cluster. Calls for other clusters are refused. Required unless callers are not
+    /// authenticated (--authentication none): then, without it, all clusters are served
     #[arg(long, value_name = "UID", help_heading = "Callers")]
     pub cluster_id: Option<String>,
 
-    /// A CA certificate (PEM). With its key, the adapter issues itself certificates that last a day, and renews them.
+    /// CA certificate (PEM). With its key, the adapter issues its own certificates, valid for a day, and renews them
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_ca_cert: Option<PathBuf>,
 
-    /// The key of that CA (PEM).
+    /// Key of that CA (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_ca_key: Option<PathBuf>,
 
-    /// The names in certificates that the adapter issues itself: what clients expect, DNS names or addresses [default:
-    /// cloud-adapter]
+    /// Names in certificates that the adapter issues for itself, DNS names or addresses: those that clients expect [default: cloud-adapter]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "TLS")]
     pub tls_server_names: Vec<String>,
 
-    /// A certificate that somebody else keeps fresh (PEM, the leaf first); read again when it changes.
+    /// Certificate of the server (PEM, the leaf first), renewed externally; read again when it changes
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_cert: Option<PathBuf>,
 
-    /// The key of that certificate (PEM).
+    /// Key of that certificate (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_key: Option<PathBuf>,
 
-    /// Serves plaintext on other addresses than loopback, too: whoever can read the traffic reads it, and whoever can reach the
-    /// port calls.
+    /// Serve plaintext on other addresses than loopback, too: the traffic can be read, and all clients that reach the port can call
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
 
-    /// How callers prove who they are [default: none in plaintext, service-account with TLS]
+    /// Authentication of callers [default: none in plaintext, service-account with TLS]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Callers")]
     pub authentication: Option<AuthenticationKind>,
 
-    /// Gives a ServiceAccount a role; may be repeated. Roles: node-controller, service-controller, route-controller, adapter
-    /// (another replica), operator (dry runs and watches). All others are refused.
+    /// Give a ServiceAccount a role; repeatable. Roles: node-controller, service-controller, route-controller, adapter (another replica),
+    /// operator (dry runs and watches). All others are refused
     #[arg(long, value_name = "ROLE=NAMESPACE/SERVICEACCOUNT", help_heading = "Callers")]
     pub identity: Vec<Identity>,
 
-    /// Who issues tokens [default: what the API server says of itself]
+    /// Issuer of tokens [default: that of the API server]
     #[arg(long, value_name = "URL", help_heading = "Callers")]
     pub token_issuer: Option<String>,
 
-    /// The one audience that tokens must have [default: cloudadapter.CLUSTER-ID]
+    /// Required audience of tokens, which must have no other [default: cloudadapter.CLUSTER-ID]
     #[arg(long, value_name = "AUDIENCE", help_heading = "Callers")]
     pub token_audience: Option<String>,
 
-    /// The public keys of tokens, as a JSON Web Key Set [default: asked of the API server]
+    /// File with the public keys of tokens, as a JSON Web Key Set [default: those of the API server]
     #[arg(long, value_name = "FILE", help_heading = "Callers")]
     pub token_jwks: Option<PathBuf>,
 
-    /// Whose certificates callers must have (PEM), with --authentication client-certificate.
+    /// CA certificates of callers (PEM), with --authentication client-certificate
     #[arg(long, value_name = "FILE", help_heading = "Callers")]
     pub client_ca: Option<PathBuf>,
 
-    /// The trust domain of callers' certificates: they name spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT.
+    /// Trust domain of callers' certificates, which name spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT
     #[arg(long, value_name = "DOMAIN", help_heading = "Callers")]
     pub trust_domain: Option<String>,
 
-    /// Who may read the status page, / and /status.json of --http-address. All callers that reach the port read metrics and probes.
+    /// Readers of the status page, / and /status.json of --http-address. Metrics and probes are readable for all callers that reach the
+    /// port
     #[arg(long, value_enum, value_name = "READERS", default_value = "local", help_heading = "Callers")]
     pub status_pages: Readers,
 
-    /// How the API server is reached, where it is asked for keys or reviews [default: the pod's ServiceAccount]
+    /// Kubeconfig file for the API server, which provides keys or reviews tokens [default: the pod's ServiceAccount]
     #[arg(long, env = "KUBECONFIG", value_name = "FILE", help_heading = "Kubernetes")]
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// How callers prove who they are.
+/// Authentication of callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AuthenticationKind {
-    /// They do not: whoever reaches the port may do everything.
+    /// No authentication: all clients that reach the port may do everything.
     None,
-    /// By a ServiceAccount token, checked offline with the cluster's public keys.
+    /// ServiceAccount token, verified offline with the cluster's public keys.
     ServiceAccount,
-    /// By a ServiceAccount token, checked by the API server.
+    /// ServiceAccount token, verified by the API server.
     TokenReview,
-    /// By a client certificate with a SPIFFE ID.
+    /// Client certificate with a SPIFFE ID.
     ClientCertificate,
 }
 
-/// Checked flags.
+/// Validated flags.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// `None`: plaintext.
@@ -106,7 +105,7 @@ pub(crate) struct Settings {
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
-/// How callers prove who they are, with what is needed for that.
+/// The authentication of callers, with its settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Callers {
     Anyone,
@@ -115,7 +114,7 @@ pub(crate) enum Callers {
     Certificate { trust_domain: Arc<str> },
 }
 
-/// Where the keys of tokens come from.
+/// The source of the token keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TokenKeys {
     Mounted { path: PathBuf, issuer: String },
@@ -123,7 +122,7 @@ pub(crate) enum TokenKeys {
 }
 
 impl SecurityOptions {
-    /// Judges all flags together.
+    /// Validates all flags together.
     ///
     /// # Errors
     /// All faults, each with the flag and the fix.
@@ -133,20 +132,22 @@ impl SecurityOptions {
         let plain = tls.is_none() && faults.is_empty();
         if plain && !address.is_local() && !self.insecure {
             faults.push(format!(
-                "--grpc-address {address}: plaintext is served on loopback addresses and unix sockets alone: give --tls-ca-cert and \
-                 --tls-ca-key, or --tls-cert and --tls-key; or --insecure, if only callers that may do everything reach the port"
+                "--grpc-address {address}: plaintext is served only on loopback addresses and unix \
+                 sockets: set --tls-ca-cert and --tls-ca-key, or --tls-cert and --tls-key; or --insecure, \
+                 if only callers that may do everything reach the port"
             ));
         }
         if self.insecure && !plain {
             faults.push(
-                "--insecure: is for plaintext, and there are flags for TLS: leave one of them out".to_owned(),
+                "--insecure: applies to plaintext, but TLS flags are set: remove one of them".to_owned(),
             );
         }
         let kind = self.proof();
         let callers = self.callers(kind, plain, &mut faults);
         if kind != AuthenticationKind::None && self.cluster_id.is_none() {
             faults.push(
-                "--cluster-id: is missing: callers of one cluster may not name another: give the UID of its namespace kube-system"
+                "--cluster-id: is missing: set the UID of the namespace kube-system, so that callers \
+                 cannot name another cluster"
                     .to_owned(),
             );
         }
@@ -158,7 +159,7 @@ impl SecurityOptions {
         let cluster_id = self.cluster_id.as_deref().map(Arc::from);
         match (callers, faults.is_empty()) {
             (Some(callers), true) => {
-                // An empty variable is none.
+                // An empty variable is treated as unset.
                 let kubeconfig = self.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty());
                 Ok(Settings { tls, callers, identities, cluster_id, kubeconfig })
             }
@@ -166,7 +167,7 @@ impl SecurityOptions {
         }
     }
 
-    /// How callers prove who they are, said or not.
+    /// The authentication of callers, set or default.
     pub(crate) fn proof(&self) -> AuthenticationKind {
         let plain = [&self.tls_ca_cert, &self.tls_ca_key, &self.tls_cert, &self.tls_key];
         self.authentication.unwrap_or(if plain.iter().all(|file| file.is_none()) {
@@ -181,10 +182,13 @@ impl SecurityOptions {
             pair(("--tls-ca-cert", &self.tls_ca_cert), ("--tls-ca-key", &self.tls_ca_key), faults);
         let mounted = pair(("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key), faults);
         if authority.is_some() && mounted.is_some() {
-            faults.push("--tls-cert: there is --tls-ca-cert, too: give one pair of them".to_owned());
+            faults.push("--tls-cert: --tls-ca-cert is set, too: set only one pair".to_owned());
         }
         if authority.is_none() && !self.tls_server_names.is_empty() {
-            faults.push("--tls-server-names: is for certificates issued here: give --tls-ca-cert".to_owned());
+            faults.push(
+                "--tls-server-names: applies to certificates that the adapter issues: set --tls-ca-cert"
+                    .to_owned(),
+            );
         }
         let names = match self.tls_server_names.as_slice() {
             [] => vec![SERVER_NAME.to_owned()],
@@ -201,7 +205,7 @@ impl SecurityOptions {
     fn callers(&self, kind: AuthenticationKind, plain: bool, faults: &mut Vec<String>) -> Option<Callers> {
         if kind != AuthenticationKind::None && self.identity.is_empty() {
             faults.push(
-                "--identity: nobody has a role: give at least one, such as \
+                "--identity: no ServiceAccount has a role: set at least one, such as \
                  node-controller=kube-system/cloud-node-controller, or --authentication none"
                     .to_owned(),
             );
@@ -216,24 +220,26 @@ impl SecurityOptions {
             AuthenticationKind::ClientCertificate => {
                 if plain {
                     faults.push(
-                        "--authentication client-certificate: needs TLS: give --tls-ca-cert or --tls-cert"
+                        "--authentication client-certificate: requires TLS: set --tls-ca-cert or --tls-cert"
                             .to_owned(),
                     );
                 }
                 if self.client_ca.is_none() {
-                    faults.push("--client-ca: is missing: whose certificates must callers have?".to_owned());
+                    faults.push(
+                        "--client-ca: is missing: set the file with the CA certificates of callers"
+                            .to_owned(),
+                    );
                 }
                 if self.trust_domain.is_none() {
-                    faults.push(
-                        "--trust-domain: is missing: give the domain of callers' SPIFFE IDs".to_owned(),
-                    );
+                    faults
+                        .push("--trust-domain: is missing: set the domain of callers' SPIFFE IDs".to_owned());
                 }
                 Some(Callers::Certificate { trust_domain: self.trust_domain.as_deref()?.into() })
             }
         }
     }
 
-    /// `None`: there is no cluster either, which [`Self::check`] has said.
+    /// `None`: no cluster ID either, which [`Self::check`] has reported.
     fn audience(&self) -> Option<String> {
         let of = |cluster: &String| format!("cloudadapter.{cluster}");
         self.token_audience.clone().or_else(|| self.cluster_id.as_ref().map(of))
@@ -247,15 +253,14 @@ impl SecurityOptions {
             }
             (Some(_), None) => {
                 faults.push(
-                    "--token-issuer: is missing: a key set (--token-jwks) does not say whose it is"
-                        .to_owned(),
+                    "--token-issuer: is missing: set the issuer of the keys in --token-jwks".to_owned(),
                 );
                 None
             }
         }
     }
 
-    /// A flag that does nothing is a mistake that somebody relies on.
+    /// Refuses flags without effect: users may rely on them.
     fn unused(&self, kind: AuthenticationKind, faults: &mut Vec<String>) {
         let offline = kind == AuthenticationKind::ServiceAccount;
         let tokens = offline || kind == AuthenticationKind::TokenReview;
@@ -269,13 +274,13 @@ impl SecurityOptions {
             ("--trust-domain", self.trust_domain.is_some(), certificates, "client-certificate"),
         ] {
             if given && !used {
-                faults.push(format!("{flag}: is not looked at: give --authentication {by}, or leave it out"));
+                faults.push(format!("{flag}: has no effect: set --authentication {by}, or remove the flag"));
             }
         }
     }
 }
 
-/// Both files or none.
+/// Both files or neither.
 fn pair(
     (certificate_flag, certificate): (&str, &Option<PathBuf>),
     (key_flag, key): (&str, &Option<PathBuf>),
@@ -285,11 +290,11 @@ fn pair(
         (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
         (None, None) => None,
         (Some(_), None) => {
-            faults.push(format!("{key_flag}: is missing: {certificate_flag} needs its key"));
+            faults.push(format!("{key_flag}: is missing: set the key of {certificate_flag}"));
             None
         }
         (None, Some(_)) => {
-            faults.push(format!("{certificate_flag}: is missing: {key_flag} is the key of a certificate"));
+            faults.push(format!("{certificate_flag}: is missing: set the certificate of {key_flag}"));
             None
         }
     }
@@ -317,7 +322,7 @@ mod tests {
     const NODE: &str = "--identity node-controller=kube-system/cnc";
 
     #[test]
-    fn plaintext_is_for_this_machine_unless_it_is_asked_for() {
+    fn plaintext_is_local_unless_insecure() {
         for (address, flags, good) in [
             ("127.0.0.1:8443", "", true),
             ("[::1]:8443", "", true),
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn with_tls_callers_prove_who_they_are() {
+    fn tls_requires_authentication_by_default() {
         let settings = checked("0.0.0.0:8443", &format!("{TLS} {NODE} --cluster-id abc")).expect("complete");
         let keys = TokenKeys::Discovered { issuer: None };
         assert_eq!(settings.callers, Callers::Offline { audience: "cloudadapter.abc".into(), keys });
@@ -352,16 +357,16 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_prove_it_says_what_it_needs() {
+    fn authentication_kinds_require_their_flags() {
         for (flags, wanted) in [
             (format!("{TLS} {NODE}"), "--cluster-id: is missing"),
-            (format!("{TLS} --cluster-id abc"), "--identity: nobody has a role"),
+            (format!("{TLS} --cluster-id abc"), "--identity: no ServiceAccount has a role"),
             (format!("{TLS} {NODE} --cluster-id a --token-jwks keys.json"), "--token-issuer: is missing"),
             (format!("{TLS} {NODE} --authentication client-certificate"), "--client-ca: is missing"),
             (format!("{TLS} {NODE} --authentication client-certificate"), "--trust-domain: is missing"),
             (
                 format!("{NODE} --authentication client-certificate --client-ca a --trust-domain b"),
-                "--authentication client-certificate: needs TLS",
+                "--authentication client-certificate: requires TLS",
             ),
             (format!("{NODE} --authentication token-review"), "--cluster-id: is missing"),
             (format!("{NODE} --authentication token-review --token-audience x"), "--cluster-id: is missing"),
@@ -385,16 +390,16 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_do_not_go_together_are_named_with_the_fix() {
+    fn conflicting_flags_are_refused_with_the_fix() {
         for (flags, wanted) in [
             ("--tls-ca-cert a", "--tls-ca-key: is missing"),
             ("--tls-key a", "--tls-cert: is missing"),
-            ("--tls-cert a --tls-key b --tls-ca-cert a --tls-ca-key b", "give one pair"),
-            ("--tls-server-names a", "--tls-server-names: is for certificates issued here"),
-            ("--tls-cert a --tls-key b --insecure --authentication none", "--insecure: is for plaintext"),
-            (NODE, "--identity: is not looked at"),
-            ("--token-jwks a", "--token-jwks: is not looked at"),
-            ("--client-ca a", "--client-ca: is not looked at"),
+            ("--tls-cert a --tls-key b --tls-ca-cert a --tls-ca-key b", "set only one pair"),
+            ("--tls-server-names a", "--tls-server-names: applies to certificates"),
+            ("--tls-cert a --tls-key b --insecure --authentication none", "--insecure: applies to plaintext"),
+            (NODE, "--identity: has no effect"),
+            ("--token-jwks a", "--token-jwks: has no effect"),
+            ("--client-ca a", "--client-ca: has no effect"),
             ("--identity admin=a/b", "admin"),
             ("--authentication password", "service-account"),
         ] {

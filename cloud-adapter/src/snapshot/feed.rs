@@ -1,7 +1,7 @@
-//! How a replica that stands by keeps a snapshot without the vendor: from the watch of the one that leads.
+//! How a standby updates a snapshot without the vendor: from the watch of the leader.
 //!
-//! Everything keeps its age, so that a replica that takes over lists only when a listing is due. Load balancers are not fed: the watch
-//! tells their summaries only, and what a driver plans from is in the vendor's answers. Their first listing comes before the first use.
+//! Observation times are kept, so that a new leader lists only when a listing is due. Load balancers are not followed: the watch has only
+//! their summaries, and drivers plan from the vendor's answers. A new leader lists them before the first use.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::Snapshot;
 use crate::driver::Item;
 
 impl<T: Item> Snapshot<T> {
-    /// Takes over a complete listing: everything between RESET and SYNCED, as old as SYNCED says.
+    /// Applies a complete listing: the items between RESET and SYNCED, as of the time in SYNCED.
     pub(crate) fn replace_from(&self, items: Vec<T>, observed: Instant) {
         let listed = items.into_iter().map(|item| (item.key().to_owned(), Arc::new(item))).collect();
         self.change(|state| state.replace(listed, observed.min(Instant::now())));
     }
 
-    /// Takes over an UPSERT. It counts as observed only by the BOOKMARK that follows.
+    /// Applies an UPSERT. The time of observation follows with the next BOOKMARK.
     pub(crate) fn upsert_from(&self, item: T) {
         let now = Instant::now();
         self.change(|state| state.put(item.key().to_owned(), Arc::new(item), now));
     }
 
-    /// Takes over a GONE.
+    /// Applies a GONE.
     pub(crate) fn remove_from(&self, key: &str) {
         let now = Instant::now();
         self.change(|state| state.depart(key, now, false));
     }
 
-    /// Takes over a BOOKMARK: nothing else changed up to then.
+    /// Applies a BOOKMARK: no other changes up to its time.
     pub(crate) fn observed_from(&self, observed: Instant) {
         let observed = observed.min(Instant::now());
         self.change(|state| {
@@ -41,7 +41,7 @@ impl<T: Item> Snapshot<T> {
         });
     }
 
-    /// Forgets everything: credentials for another part of the cloud, or no replica to follow. Watchers begin anew.
+    /// Drops all content, after a change of scope, or without a leader to follow. Watches are reset.
     pub(crate) fn forget(&self) {
         self.change(super::State::forget);
     }

@@ -1,4 +1,4 @@
-//! One listing of a collection, page by page. It can be left and taken up again by somebody else.
+//! One listing of a collection, page by page. It can be interrupted, and continued by another reader.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,30 +9,30 @@ use crate::{
     vendor::Session,
 };
 
-/// No vendor has this many pages; a cursor that never ends is a defect.
+/// Maximum number of pages: more are due to a defect, such as a cursor that never ends.
 const PAGES_MAX: usize = 10_000;
-/// How often a listing whose pages shifted begins again, before it has failed.
+/// Number of restarts of a listing whose pages shift, before it fails.
 const RESTARTS_MAX: u32 = 3;
 
-/// How far a listing is.
+/// The progress of a listing.
 #[derive(Debug)]
 pub(super) struct Listing<T> {
-    /// When its first page was asked for.
+    /// When its first page was requested.
     pub(super) began: Instant,
     /// Duplicates are removed: the later page wins.
     pub(super) items: BTreeMap<String, Arc<T>>,
-    /// Pages so far, those of earlier beginnings included: what it cost.
+    /// Number of pages, restarts included: the cost of the listing.
     pub(super) pages: usize,
     cursor: Option<Cursor>,
     total: Option<u64>,
     restarts: u32,
 }
 
-/// What a page brought.
+/// The result of a page.
 enum Read {
     More,
     Complete,
-    /// Items moved from one page to another while it was read.
+    /// Items moved between pages during the listing.
     Shifted,
 }
 
@@ -42,10 +42,10 @@ impl<T: Item> Listing<T> {
         Self { began, items, pages: 0, cursor: None, total: None, restarts: 0 }
     }
 
-    /// Reads the pages that are left. What was read stays if nobody waits for the rest any more. `share` keeps an item.
+    /// Reads the remaining pages. Dropping the future keeps the pages read. `share` reuses equal cached items.
     ///
     /// # Errors
-    /// Those of the pages, and [`Fault::Unavailable`] if they shift each time. A failed listing cannot go on.
+    /// The errors of the pages, and [`Fault::Unavailable`] if pages shift at each try. A failed listing cannot be continued.
     pub(super) async fn complete(
         &mut self,
         source: &impl Collection<T>,
@@ -88,7 +88,7 @@ impl<T: Item> Listing<T> {
         }
     }
 
-    /// One item more and another less leave the total as it was, but an item was read twice or never.
+    /// Compares counts, because an added and a removed item leave the total unchanged, while an item was read twice or not at all.
     fn end(&self) -> Read {
         let read = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
         if self.total.is_none_or(|total| total == read) { Read::Complete } else { Read::Shifted }

@@ -1,16 +1,16 @@
-//! The last changes of a collection, by position: a slow watcher reads on where it was, or learns that it fell behind.
+//! The last changes of a collection, by position: a slow watch continues at its position, or is reset.
 
 use std::{collections::VecDeque, sync::Arc};
 
-/// Changes that are kept. A watcher that is further behind gets a RESET instead of an unbounded buffer.
+/// Maximum number of changes. A watch that is further behind gets a RESET, instead of an unbounded buffer.
 const KEPT: usize = 4096;
 
-/// One item appeared, changed or went. How it is now stands in the collection: what came between interests nobody, and thousands of
-/// old states of large items would fill the memory.
+/// An item was added, changed or removed. Its current state is in the collection: watches need no intermediate states, which would take too
+/// much memory.
 #[derive(Debug)]
 pub(super) struct Change<T> {
     pub(super) key: String,
-    /// How it was, if watchers that saw it may not see it any more.
+    /// The former state, if watches that included the item may not include it any more.
     pub(super) old: Option<Arc<T>>,
 }
 
@@ -42,7 +42,7 @@ impl<T> Log<T> {
         self.end += 1;
     }
 
-    /// Breaks the row: whoever reads on from an earlier position is told that it fell behind.
+    /// Interrupts the sequence: watches at earlier positions are reset.
     pub(super) fn interrupt(&mut self) {
         self.changes.clear();
         self.end += 1;
@@ -53,7 +53,7 @@ impl<T> Log<T> {
         self.end
     }
 
-    /// At most `max` changes from `position` on; `None` if they are not all kept, or the position is from another process.
+    /// At most `max` changes from `position` on; `None` if some of them were dropped, or the position belongs to another process.
     pub(super) fn since(&self, position: u64, max: usize) -> Option<Vec<Change<T>>> {
         let behind = usize::try_from(self.end.checked_sub(position)?).ok()?;
         let skip = self.changes.len().checked_sub(behind)?;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_too_far_behind_or_from_elsewhere_is_told() {
+    fn reader_too_far_behind_or_foreign_is_reset() {
         let log = log(KEPT + 5);
         assert!(log.since(4, 1).is_none(), "dropped");
         assert!(log.since(5, 1).is_some(), "the oldest kept");

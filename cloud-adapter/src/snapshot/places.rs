@@ -1,4 +1,4 @@
-//! Who watches a collection, and that they are not too many: a client that does not read keeps the message that it does not take.
+//! Bounds the number of watches of a collection: each client that does not read keeps a message in memory.
 
 use std::{
     collections::HashMap,
@@ -8,16 +8,16 @@ use std::{
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{AdapterError, Reason};
 
-/// Watches of a collection. A message is at most 1 MiB, so that those who do not read keep at most 256 MiB.
+/// Maximum number of watches of a collection. A message is at most 1 MiB, so that clients that do not read keep at most 256 MiB.
 const WATCHES_MAX: usize = 256;
-/// Watches of one caller: a controller has one a replica, and one more while a connection is replaced. Nobody takes all places.
+/// Maximum number of watches of one caller: a controller has one per replica, and one more while a connection is replaced.
 const OF_ONE_CALLER: usize = 32;
 
-/// Watches by who watches. Cloning shares them.
+/// The watches, by caller. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<HashMap<Caller, usize>>>);
 
-/// A watch among them, until this is dropped.
+/// A registered watch, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
@@ -25,23 +25,21 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for one watch more. Who did not have to say who it is may have all of them: there it is everybody.
+    /// Registers another watch. The bound per caller does not apply without authentication, where all callers are the same.
     ///
     /// # Errors
     /// `QUEUE_FULL`.
     pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<Place, AdapterError> {
         self.with(|watches| {
             if watches.values().sum::<usize>() >= WATCHES_MAX {
-                let text = format!(
-                    "the {collection} are watched {WATCHES_MAX} times: come back when a watch has ended"
-                );
+                let text = format!("the {collection} have {WATCHES_MAX} watches: retry when one has ended");
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
             let own = watches.entry(caller.clone()).or_default();
             if caller.role != Role::Anyone && *own >= OF_ONE_CALLER {
                 let subject = &caller.subject;
                 let text =
-                    format!("{subject} watches the {collection} {OF_ONE_CALLER} times: end a watch first");
+                    format!("{subject} has {OF_ONE_CALLER} watches of the {collection}: end one first");
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
             *own += 1;
@@ -49,7 +47,7 @@ impl Places {
         })
     }
 
-    /// Whether anybody watches.
+    /// Whether there is any watch.
     pub(super) fn any(&self) -> bool {
         self.with(|watches| !watches.is_empty())
     }
@@ -89,15 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_takes_all_it_may_leaves_room_for_others() {
+    fn watches_of_one_caller_are_bounded() {
         let places = Places::default();
         let mut taken: Vec<Place> =
             (0..OF_ONE_CALLER).map(|_| places.take("routes", &caller(1)).expect("room")).collect();
-        full(
-            places.take("routes", &caller(1)),
-            "controller-1 watches the routes 32 times: end a watch first",
-        );
-        places.take("routes", &caller(2)).expect("room for another");
+        full(places.take("routes", &caller(1)), "controller-1 has 32 watches of the routes: end one first");
+        places.take("routes", &caller(2)).expect("a place for another caller");
         taken.pop();
         places.take("routes", &caller(1)).expect("one has ended");
     }
@@ -108,20 +103,20 @@ mod tests {
         let mut taken: Vec<Place> = (0..WATCHES_MAX)
             .map(|number| places.take("routes", &caller(number / OF_ONE_CALLER)).expect("room"))
             .collect();
-        let text = "the routes are watched 256 times: come back when a watch has ended";
+        let text = "the routes have 256 watches: retry when one has ended";
         full(places.take("routes", &caller(99)), text);
         taken.pop();
         places.take("routes", &caller(99)).expect("one has ended");
         drop(taken);
-        assert!(!places.any(), "those who have left are forgotten");
+        assert!(!places.any(), "callers without watches are removed");
     }
 
     #[test]
-    fn those_who_need_not_say_who_they_are_may_have_all_places() {
+    fn unauthenticated_callers_share_all_places() {
         let places = Places::default();
         let take = || places.take("routes", &Caller::anyone());
         let taken: Vec<Place> = (0..WATCHES_MAX).map(|_| take().expect("room")).collect();
-        full(take(), "the routes are watched 256 times: come back when a watch has ended");
+        full(take(), "the routes have 256 watches: retry when one has ended");
         drop(taken);
         take().expect("they have ended");
     }

@@ -1,4 +1,4 @@
-//! When a collection is listed again by itself, and the one task that does it.
+//! The automatic refresh of a collection: when a listing is due, and the task that lists.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -12,18 +12,18 @@ use tokio::{sync::watch as signal, time::Instant};
 use super::Snapshot;
 use crate::{
     driver::{Collection, Item, VendorError},
-    replica::{Duty, Replica},
+    leadership::{Duty, Replica},
     vendor::{Purpose, Vendor},
 };
 
-/// How soon a failed listing is tried again.
+/// Delay before a failed listing is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl<T: Item> Snapshot<T> {
-    /// Lists again whenever it is due, somebody watches and this replica leads. Never ends.
+    /// Lists whenever a listing is due, there are watches, and this replica leads. Never ends.
     ///
-    /// `who` names this adapter among those that share the account, such as by its cluster: it shifts the ticks, so that they do not
-    /// all list at once.
+    /// `who` distinguishes adapters that share the account, such as by the cluster: it shifts the ticks, so that they do not list
+    /// simultaneously.
     pub(crate) async fn keep_fresh(
         &self,
         source: &impl Collection<T>,
@@ -41,14 +41,14 @@ impl<T: Item> Snapshot<T> {
             *self.target.lock().unwrap_or_else(PoisonError::into_inner) = wanted.then_some(period);
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| match &state.attempt {
-                // A watcher wants it fresher.
+                // A watch requires a fresher listing.
                 Some((began, _)) if Some(*began) < state.wanted => Instant::now(),
                 attempt => due(attempt.as_ref(), period, origin),
             });
             if !wanted || due > Instant::now() {
                 tokio::select! {
                     () = tokio::time::sleep_until(due), if wanted => (),
-                    // A new watcher, other settings, or a listing that a reader made.
+                    // A new watch, new settings, or a listing by a reader.
                     _ = changed.changed() => (),
                     () = turned(&mut duty) => (),
                 }
@@ -58,11 +58,12 @@ impl<T: Item> Snapshot<T> {
             match self.at_least(Some(Instant::now()), source, &session).await {
                 Ok(_) if failing => {
                     failing = false;
-                    tracing::info!(collection = T::COLLECTION, "Listing works again");
+                    tracing::info!(collection = T::COLLECTION, "Listing succeeds again");
                 }
                 Err(error) if !failing => {
                     failing = true;
-                    tracing::warn!(collection = T::COLLECTION, %error, "Listing failed: the old one stays");
+                    tracing::warn!(collection = T::COLLECTION, %error, "Cannot list the collection: \
+                                                                        keeping the previous listing");
                 }
                 Ok(_) | Err(_) => (),
             }
@@ -70,14 +71,14 @@ impl<T: Item> Snapshot<T> {
     }
 }
 
-/// Until the duty changes. Only a broken adapter has nobody left who could change it.
+/// Waits until the duty changes; forever if the sender is gone, which happens only after a panic.
 async fn turned(duty: &mut signal::Receiver<Duty>) {
     if duty.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// When the next listing is due: at once if there was none, at the next tick after one, sooner after one that failed.
+/// When the next listing is due: immediately if there was none, at the next tick after a success, earlier after a failure.
 fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origin: Instant) -> Instant {
     match attempt {
         None => origin.min(Instant::now()),
@@ -89,7 +90,7 @@ fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origi
     }
 }
 
-/// The first tick after a moment. A listing that somebody else asked for does not move the ticks.
+/// The first tick after a time. Listings by readers do not move the ticks.
 fn tick_after(at: Instant, period: Duration, origin: Instant) -> Instant {
     let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
     let since = nanos(at.saturating_duration_since(origin)) - nanos(origin.saturating_duration_since(at));
@@ -97,7 +98,7 @@ fn tick_after(at: Instant, period: Duration, origin: Instant) -> Instant {
     at + u64::try_from(rest).map_or(period, Duration::from_nanos)
 }
 
-/// A part of the period that depends on nothing but these words.
+/// A fraction of the period that depends only on these words.
 fn phase(words: &[&str], period: Duration) -> Duration {
     let digest = words.iter().fold(Sha256::new(), |digest, word| digest.chain_update(word).chain_update([0]));
     let number = digest.finalize().iter().take(4).fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));

@@ -1,4 +1,4 @@
-//! What is known of a collection. Pure but for the time that it is told.
+//! The state of a cached collection. Pure: the caller passes the time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,62 +7,62 @@ use tokio::time::Instant;
 use super::log::{Change, Log};
 use crate::driver::{Item, VendorError};
 
-/// For how long it is remembered that an item was there.
+/// How long departed items are remembered.
 const DEPARTED_KEPT: Duration = Duration::from_mins(10);
 
-/// What is known of a collection.
+/// The state of a cached collection.
 #[derive(Debug)]
 pub(super) struct State<T> {
     pub(super) items: BTreeMap<String, Entry<T>>,
-    /// When the first page of the last complete listing was asked for.
+    /// When the first page of the last complete listing was requested.
     pub(super) observed: Option<Instant>,
-    /// Vendor calls that the last complete listing took.
+    /// Number of vendor calls of the last complete listing.
     pub(super) pages: Option<usize>,
-    /// The last attempt to list: when it began, and why it failed.
+    /// The last attempt to list: when it began, and its error.
     pub(super) attempt: Option<(Instant, Option<VendorError>)>,
-    /// The oldest listing that will do for every watcher.
+    /// The bound on staleness that satisfies all watches.
     pub(super) wanted: Option<Instant>,
-    /// When we wrote items whose new state is known: reads that lag behind must not bring back the old one.
+    /// When this process wrote items with a known result: lagging reads must not restore the old state.
     written: BTreeMap<String, Instant>,
-    /// When we wrote items whose new state is not known: what is shown of them is older than the write.
+    /// When this process wrote items with an unknown result: their cached state is older than the write.
     doubts: BTreeMap<String, Instant>,
-    /// Items that were seen and are no more, for a while.
+    /// Items that disappeared recently.
     pub(super) departed: BTreeMap<String, Departed>,
-    /// For how long reads may lag behind writes.
+    /// How long reads may lag behind writes.
     horizon: Duration,
     pub(super) log: Log<T>,
 }
 
-/// One item.
+/// A cached item.
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) item: Arc<T>,
-    /// The first of the unbroken row of reads that show it.
+    /// The first of the uninterrupted reads that show it.
     pub(super) since: Instant,
-    /// When it was last asked for alone.
+    /// When it was last looked up by ID.
     looked_up: Option<Instant>,
 }
 
-/// An item, and when the vendor was asked that showed it.
+/// An item, and when the read that showed it began.
 pub(crate) type Sight<T> = (Arc<T>, Instant);
 
-/// An item that was seen and is no more.
+/// An item that disappeared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Departed {
     /// The last read that showed it.
     pub(crate) last_seen: Instant,
     /// The first read that did not.
     pub(crate) since: Instant,
-    /// Others went with it and none stayed: rather the place that was looked at changed than what is in it.
+    /// All of several items disappeared together, probably because another scope was read.
     pub(crate) en_masse: bool,
 }
 
-/// What look-ups by ID brought, asked for at one time.
+/// Results of look-ups by ID that were requested at one time.
 #[derive(Debug)]
 pub(crate) struct LookedUp<T> {
     pub(crate) asked: Instant,
     pub(crate) found: Vec<T>,
-    /// Keys of which the vendor said that there is nothing.
+    /// Keys that the vendor reported as missing.
     pub(crate) gone: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// When an item was asked for that the vendor showed.
+    /// When the last read that showed the item began.
     pub(super) fn seen(&self, entry: &Entry<T>) -> Option<Instant> {
         self.observed.max(entry.looked_up)
     }
@@ -92,7 +92,7 @@ impl<T: Item> State<T> {
         Some((Arc::clone(&entry.item), self.seen(entry).unwrap_or(entry.since)))
     }
 
-    /// Swaps the content for a complete listing, except what was written or looked up since it began.
+    /// Replaces the content by a complete listing, except items that were written or looked up since it began.
     pub(super) fn replace(&mut self, mut listed: BTreeMap<String, Arc<T>>, began: Instant) {
         self.written.retain(|_, at| *at + self.horizon > began);
         self.doubts.retain(|_, at| *at > began);
@@ -121,7 +121,7 @@ impl<T: Item> State<T> {
         self.attempt = Some((began, None));
     }
 
-    /// Takes over what was looked up, unless something newer is known.
+    /// Applies results of look-ups, unless newer ones are known.
     pub(super) fn learn(&mut self, news: LookedUp<T>) {
         let LookedUp { asked, found, gone } = news;
         let known = |state: &Self, key: &str| state.items.contains_key(key);
@@ -144,20 +144,20 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// Puts in what a write made. Listings that do not show it yet do not undo it.
+    /// Adds the result of a write. Listings that do not show it yet do not undo it.
     pub(super) fn wrote(&mut self, item: T, now: Instant) {
         let key = item.key().to_owned();
         self.written.insert(key.clone(), now);
         self.put(key, Arc::new(item), now);
     }
 
-    /// Takes out what a write removed. Listings that still show it do not bring it back.
+    /// Removes a deleted item. Listings that still show it do not restore it.
     pub(super) fn unmade(&mut self, key: &str, now: Instant) {
         self.written.insert(key.to_owned(), now);
         self.depart(key, now, false);
     }
 
-    /// Notes that what is shown of an item is older than a write.
+    /// Records that the cached state of an item is older than a write.
     pub(super) fn doubt(&mut self, key: &str, now: Instant) {
         self.doubts.insert(key.to_owned(), now);
     }
@@ -167,7 +167,7 @@ impl<T: Item> State<T> {
         self.doubts.get(key).is_some_and(|at| seen.is_none_or(|seen| seen < *at))
     }
 
-    /// Changes one item, and notes it for the watchers if it really changes.
+    /// Replaces one item, and logs the change for watches if it differs.
     pub(super) fn put(&mut self, key: String, item: Arc<T>, read: Instant) {
         self.departed.remove(&key);
         let old = match self.items.get_mut(&key) {
@@ -184,7 +184,7 @@ impl<T: Item> State<T> {
         self.log.push(Change { key, old });
     }
 
-    /// Takes out what a read did not show any more.
+    /// Removes an item that a read did not show.
     pub(super) fn depart(&mut self, key: &str, read: Instant, en_masse: bool) {
         let Some((key, entry)) = self.items.remove_entry(key) else { return };
         let last_seen = self.observed.max(entry.looked_up).unwrap_or(entry.since);
@@ -192,19 +192,19 @@ impl<T: Item> State<T> {
         self.log.push(Change { key, old: Some(entry.item) });
     }
 
-    /// Forgets those that left too long before a read.
+    /// Forgets items that disappeared long before a read.
     pub(super) fn forget_departed(&mut self, read: Instant) {
         self.departed.retain(|_, one| one.since + DEPARTED_KEPT > read);
     }
 
-    /// Forgets everything: it was another place. Watchers begin anew.
+    /// Drops all content, because it belongs to another scope. Watches are reset.
     pub(super) fn forget(&mut self) {
         let mut log = std::mem::take(&mut self.log);
         log.interrupt();
         *self = Self { log, wanted: self.wanted, ..Self::new(self.horizon) };
     }
 
-    /// Whether an item was written, looked up or listed after a read that was asked for then.
+    /// Whether an item was written, looked up or listed after a read that began at `asked`.
     fn newer(&self, key: &str, asked: Instant) -> bool {
         let written = self.written.get(key).is_some_and(|at| *at + self.horizon > asked);
         let seen = self.items.get(key).is_some_and(|entry| self.seen(entry) > Some(asked));

@@ -1,4 +1,4 @@
-//! The shared listing and its watch protocol, over a source that counts, on paused time.
+//! The shared listing and its watch protocol, with a counting source, on paused time.
 
 mod feed;
 mod listing;
@@ -17,22 +17,22 @@ use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher, checksum};
 use crate::{
     config::CollectionSettings,
     driver::{Classify, Collection, Cursor, Fault, Page, VendorError},
+    leadership::Replica,
     metrics::Metrics,
-    replica::Replica,
     vendor::{Operation, Purpose, Session, Vendor, VendorResponse},
 };
 
 const HORIZON: Duration = Duration::from_secs(2);
 
-/// Lists what it holds, two items a page; takes ten milliseconds a page.
+/// Lists its items, two per page; takes ten milliseconds per page.
 #[derive(Debug, Default)]
 struct Source {
     items: Mutex<Vec<Instance>>,
     pages: AtomicUsize,
     failing: Mutex<Option<VendorError>>,
-    /// Items that appear before all others while a page is read, one a page.
+    /// Items that appear before all others while a page is read, one per page.
     growing: Mutex<Vec<Instance>>,
-    /// Whether it pages by offset and tells the total.
+    /// Whether it pages by offset and returns the total.
     offset: AtomicBool,
 }
 
@@ -75,7 +75,7 @@ struct Bed {
 
 impl Bed {
     fn new(ids: &[&str]) -> Self {
-        // A second provider in one process is refused, and then the first one serves.
+        // Fails if a provider is installed already, which is used then.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let bed = Self {
@@ -169,7 +169,7 @@ async fn readers_at_one_time_share_one_listing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_joins_only_a_listing_that_began_after_it_asked() {
+async fn reader_joins_only_a_late_enough_listing() {
     let bed = Bed::new(&["a"]);
     let first = bed.refresh();
     let second = async {
@@ -183,10 +183,10 @@ async fn a_reader_joins_only_a_listing_that_began_after_it_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_listing_changes_nothing_and_is_nobodys_empty_collection() {
+async fn failed_listing_keeps_the_content() {
     let bed = Bed::new(&["a"]);
     bed.refresh().await.expect("listed");
-    *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Auth, "who are you"));
+    *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Auth, "invalid credentials"));
     advance(Duration::from_secs(1)).await;
     assert_eq!(bed.refresh().await.expect_err("refused").fault, Fault::Auth);
     assert_eq!(bed.snapshot.view(None).expect("kept").items.len(), 1);
@@ -205,7 +205,7 @@ async fn a_watch_resets_lists_syncs_and_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_gives_a_sign_of_life_every_half_minute() {
+async fn quiet_watch_sends_a_bookmark_every_30_s() {
     let bed = Bed::new(&[]);
     bed.refresh().await.expect("listed");
     let mut watcher = bed.watch(WatchOptions::default());
@@ -224,7 +224,7 @@ async fn a_watch_that_stops_when_synced_is_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_resumes_after_its_token_and_starts_anew_after_a_strangers() {
+async fn watch_resumes_from_its_token_but_not_from_a_foreign_one() {
     let bed = Bed::new(&["a"]);
     bed.refresh().await.expect("listed");
     let options = |token: &str| WatchOptions {
@@ -259,7 +259,7 @@ async fn a_watcher_that_fell_behind_is_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_before_the_first_listing_says_why_there_is_none() {
+async fn watch_before_the_first_listing_returns_its_error() {
     let bed = Bed::new(&[]);
     *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
     let mut watcher = bed.watch(WatchOptions::default());
@@ -270,7 +270,7 @@ async fn a_watch_before_the_first_listing_says_why_there_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_outlives_failures_that_are_older_than_itself() {
+async fn watch_ignores_errors_from_before_it() {
     let bed = Bed::new(&["a"]);
     *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
     bed.refresh().await.expect_err("failing");
@@ -284,7 +284,7 @@ async fn a_watch_outlives_failures_that_are_older_than_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_callers_deadline_is_not_everybodys() {
+async fn deadlines_of_waiters_are_independent() {
     let bed = Bed::new(&["a", "b", "c", "d", "e", "f", "g"]);
     let purpose = Purpose { deadline: Some(Instant::now() + Duration::from_millis(20)), ..hurry() };
     let session = bed.vendor.session(purpose);
@@ -299,7 +299,7 @@ fn hurry() -> Purpose {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_looked_up_later_is_not_overwritten_by_an_older_listing() {
+async fn later_look_up_survives_an_older_listing() {
     let bed = Bed::new(&["a=old"]);
     let listing = bed.refresh();
     let look_up = async {
@@ -314,7 +314,7 @@ async fn what_was_looked_up_later_is_not_overwritten_by_an_older_listing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_looked_up_before_a_listing_began_does_not_undo_it() {
+async fn earlier_look_up_does_not_undo_a_listing() {
     let bed = Bed::new(&["a=new"]);
     let asked = Instant::now();
     advance(Duration::from_micros(10)).await;
@@ -325,7 +325,7 @@ async fn what_was_looked_up_before_a_listing_began_does_not_undo_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_we_wrote_is_not_undone_by_reads_that_lag() {
+async fn lagging_reads_do_not_undo_writes() {
     let bed = Bed::new(&["a", "b"]);
     bed.refresh().await.expect("listed");
     bed.snapshot.upsert(instance("new"));
@@ -344,13 +344,13 @@ async fn what_we_wrote_is_not_undone_by_reads_that_lag() {
     assert_eq!(ids(), ["b", "new"]);
     assert!(bed.snapshot.departed("a").is_some() && bed.snapshot.departed("b").is_none());
     advance(HORIZON).await;
-    bed.refresh().await.expect("reads can be trusted now");
+    bed.refresh().await.expect("reads are reliable now");
     assert_eq!(ids(), ["a", "b"], "whatever they show");
 }
 
-/// Handed over are 512 at a time: whoever does not read costs no more than one message, and misses nothing.
+/// A message has at most 512 items: a client that does not read costs no more than one message, and misses nothing.
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_a_listing_is_handed_over_is_told_after_it() {
+async fn changes_during_a_listing_are_sent_after_it() {
     let names: Vec<String> = (0..1_000).map(|n| format!("i{n:04}")).collect();
     let bed = Bed::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
     bed.refresh().await.expect("listed");
@@ -364,23 +364,23 @@ async fn what_changes_while_a_listing_is_handed_over_is_told_after_it() {
     bed.snapshot.upsert(instance("i0007b"));
     bed.snapshot.upsert(instance("i0600b"));
     let rest = next(&mut watcher, 1).await.remove(0);
-    assert!(rest.contains(" i0599 i0600b i0601 ") && rest.ends_with(" i0999"), "as it is now: {rest}");
+    assert!(rest.contains(" i0599 i0600b i0601 ") && rest.ends_with(" i0999"), "the current state: {rest}");
     let Some(Ok(Frame::Synced { count, checksum: sum, .. })) = watcher.next().await else {
-        panic!("all of it")
+        panic!("all items")
     };
     let handed = format!("{told} {rest}").replace("items ", "");
-    assert_eq!((count, sum), (1_000, checksum(handed.split(' '))), "of what was handed over");
+    assert_eq!((count, sum), (1_000, checksum(handed.split(' '))), "of the items sent");
     let news = next(&mut watcher, 4).await;
     assert_eq!(
         news,
         ["gone i0007", "gone i0600", "upsert i0007b", "upsert i0600b"],
-        "once more does no harm"
+        "repeated, without effect"
     );
 }
 
-/// Half a listing is none: it is never said to be complete.
+/// An incomplete listing is never reported as complete.
 #[tokio::test(start_paused = true)]
-async fn a_listing_that_is_forgotten_while_it_is_handed_over_begins_anew() {
+async fn listing_restarts_if_content_is_dropped_while_sending() {
     let names: Vec<String> = (0..600).map(|n| format!("i{n:04}")).collect();
     let bed = Bed::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
     bed.refresh().await.expect("listed");

@@ -1,7 +1,7 @@
 //! The watch protocol over a snapshot: RESET, items, SYNCED, then UPSERT, GONE and BOOKMARK.
 //!
-//! A watcher is pulled by its stream. It holds a place in the listing or a position in the log, and no more than one message: what is
-//! sent to clients that do not read costs the same however large the collection is. Source: contract, section 3.
+//! A watcher is polled by its stream. It holds a position in the listing or the log, and at most one message, so that clients that do not
+//! read cost the same for any size of the collection.
 
 use std::{
     collections::VecDeque,
@@ -19,61 +19,61 @@ use tokio::{sync::watch as signal, time::Instant};
 use super::{Change, Snapshot, places::Place};
 use crate::driver::{Item, VendorError};
 
-/// Items in one message.
+/// Maximum number of items in one message.
 const CHUNK: usize = 512;
-/// Bytes in one message, with room for the framing below the promised 1 MiB.
+/// Maximum size of a message in bytes, leaving space for framing below the promised 1 MiB.
 const CHUNK_BYTES: usize = 1_000_000;
-/// The client may rely on a sign of life this often.
+/// Maximum interval between messages, which clients may rely on.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
-/// Changes taken from the log at once.
+/// Number of changes read from the log at once.
 const BATCH: usize = 64;
 
-/// One message of a watch, before it is put into the words of its service.
+/// A message of a watch, independent of the service.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame<M> {
-    /// Everything so far is void.
+    /// Everything before is void.
     Reset,
     /// Part of the listing.
     Items(Vec<M>),
     /// The listing is complete.
     Synced { count: u64, checksum: u64, observed: Instant, token: String },
-    /// New or changed.
+    /// A new or changed item.
     Upsert(M),
-    /// No longer there: how it looked last.
+    /// A removed item: its last state.
     Gone(M),
-    /// Nothing else changed up to then.
+    /// No other changes up to this time.
     Bookmark { observed: Instant, token: String },
 }
 
-/// How a client wants to watch.
+/// The options of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchOptions {
-    /// Who watches.
+    /// The caller.
     pub(crate) caller: Caller,
     /// End after SYNCED.
     pub(crate) stop_when_synced: bool,
-    /// Go on after this token.
+    /// Continue after this token.
     pub(crate) resume_token: String,
-    /// Part of tokens: a token of another process, or for another view, is not continued.
+    /// Part of tokens: a token of another process, or for another view, is not resumed.
     pub(crate) epoch: String,
-    /// The oldest listing that will do; `None` takes any complete one.
+    /// The oldest acceptable listing; `None` accepts any complete one.
     pub(crate) bound: Option<Instant>,
 }
 
-/// From an item to its message; `None`: this watcher does not see it.
+/// Maps an item to its message; `None`: this watch does not include it.
 type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 
-/// A position in a snapshot. Counts as a reason to keep the snapshot fresh for as long as it lives.
+/// A watch of a snapshot. The snapshot is kept fresh while it lives.
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
-    /// Given back before anybody is told that it is: see [`Drop`].
+    /// Released before others are notified: see [`Drop`].
     place: Option<Place>,
     view: View<T, M>,
     key: fn(&M) -> &str,
     changed: signal::Receiver<u64>,
     options: WatchOptions,
     phase: Phase,
-    /// What was handed over of the listing.
+    /// The progress of the listing.
     listed: Listed,
     ready: VecDeque<Frame<M>>,
     position: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Watcher<T: Item, M> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Waits for a listing that is fresh enough.
+    /// Waits for a fresh enough listing.
     Waiting,
     Listing {
         observed: Instant,
@@ -93,20 +93,20 @@ enum Phase {
     Ended,
 }
 
-/// A listing that is handed over. What changes behind its place meanwhile is in the log, from the position on at which it began.
+/// A listing in progress. Changes to items that were sent already are in the log, from the position at its beginning.
 #[derive(Debug, Default)]
 struct Listed {
-    /// The key of the last item that was handed over, if there are more.
+    /// The key of the last item sent, if there are more.
     after: Option<String>,
     count: u64,
     checksum: u64,
 }
 
 impl<T: Item, M: Message> Watcher<T, M> {
-    /// Begins a watch of the items for which `view` has a message. `key` names a message's item, for the checksum.
+    /// Starts a watch of the items for which `view` returns a message. `key` returns the key of a message's item, for the checksum.
     ///
     /// # Errors
-    /// `QUEUE_FULL` if the caller, or all together, watch the collection too often already.
+    /// `QUEUE_FULL` if the caller, or all callers together, have too many watches of the collection.
     pub(crate) fn new(
         snapshot: Arc<Snapshot<T>>,
         options: WatchOptions,
@@ -134,10 +134,10 @@ impl<T: Item, M: Message> Watcher<T, M> {
         Ok(watcher)
     }
 
-    /// The next message; `None` once the watch is over.
+    /// The next message; `None` once the watch has ended.
     ///
     /// # Errors
-    /// While nothing was listed that is fresh enough and the last attempt failed: why. Ends the watch.
+    /// The error of the last attempt, while there is no fresh enough listing. Ends the watch.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<M>, VendorError>> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -152,7 +152,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
                     continue;
                 }
                 Phase::Waiting => {
-                    // An older failure is no answer: this watch is a reason to try again.
+                    // Errors from before this watch do not count: it is a reason to retry.
                     if !self.begin()
                         && let Some(error) = self.snapshot.failed_since(self.born)
                     {
@@ -172,7 +172,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Goes on after the client's token, if everything since is still in the log.
+    /// Resumes after the client's token, if all later changes are still in the log.
     fn resume(&mut self) {
         let Some((epoch, position)) = self.options.resume_token.rsplit_once('/') else { return };
         let Ok(position) = position.parse() else { return };
@@ -183,7 +183,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Begins to hand a listing over, if there is one that is fresh enough.
+    /// Starts to send a listing, if there is a fresh enough one.
     fn begin(&mut self) -> bool {
         let begun = self.snapshot.with(|state| {
             let observed = state.observed.filter(|at| self.options.bound.is_none_or(|bound| *at >= bound))?;
@@ -198,8 +198,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
         true
     }
 
-    /// Queues the next part of the listing, at most [`CHUNK`] items and about [`CHUNK_BYTES`], and its end if that was the last. Begins
-    /// anew if the collection was forgotten meanwhile, or so much has changed that the log does not tell all of it.
+    /// Queues the next part of the listing, at most [`CHUNK`] items and about [`CHUNK_BYTES`], and its end after the last item. Restarts if
+    /// the content was dropped, or the log no longer has all changes since the start.
     fn list(&mut self, observed: Instant) {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let from = self.listed.after.take().map_or(Unbounded, Excluded);
@@ -235,8 +235,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Queues what changed since the position; a BOOKMARK if a newer listing found nothing else, or it was quiet for long.
-    /// True: there is more to read at once.
+    /// Queues the changes since the position; a BOOKMARK if a newer listing has no other changes, or after a long time without messages.
+    /// Returns whether there is more to read at once.
     fn follow(&mut self) -> bool {
         let read = self.snapshot.with(|state| {
             let changes = state.log.since(self.position, BATCH)?;
@@ -274,7 +274,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         false
     }
 
-    /// Until something may have changed or a bookmark is due. False: the snapshot is no more.
+    /// Waits for a possible change, or until a bookmark is due. Returns false if the snapshot is gone.
     async fn wait(&mut self) -> bool {
         let due = self.last_frame + BOOKMARK_EVERY;
         tokio::select! {
@@ -295,7 +295,7 @@ impl<T: Item, M> Drop for Watcher<T, M> {
     }
 }
 
-/// One change an item, the latest, with how it was before the first.
+/// Only the latest change of each item, with the state before the first one.
 fn latest<T>(changes: Vec<Change<T>>) -> Vec<Change<T>> {
     let mut latest: Vec<Change<T>> = Vec::with_capacity(changes.len());
     for mut change in changes {
@@ -313,7 +313,7 @@ pub(crate) fn checksum<'a>(keys: impl Iterator<Item = &'a str>) -> u64 {
     keys.map(digest).fold(0, u64::wrapping_add)
 }
 
-/// An item's part of it.
+/// The contribution of one key.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

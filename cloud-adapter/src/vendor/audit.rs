@@ -1,23 +1,23 @@
-//! What the log hears of vendor calls. A write is one line of the target `audit`: enough to answer who deleted this load
-//! balancer. A read is told by who needs it. Of requests only what is harmless is shown, and of answers no body.
+//! Log lines of vendor calls. Each write is one line of the target `audit`, which answers questions such as who deleted this load balancer.
+//! Reads are logged at a lower level. Only harmless parts of requests are logged, and no bodies of answers.
 
 use http::{HeaderMap, header};
 
 use super::{Operation, VendorRequest, flight::Job};
 use crate::driver::{Fault, VendorError, shown};
 
-/// Headers that hold no secrets at any vendor.
+/// Headers that contain no secrets for any vendor.
 const HARMLESS: [header::HeaderName; 4] =
     [header::ACCEPT, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::USER_AGENT];
 
-/// A request is about to be sent. The query is left out: some vendors sign there.
+/// Logs a request before it is sent. Without the query, because some vendors put signatures there.
 pub(super) fn request(operation: Operation, request: &VendorRequest) {
     let (method, path) = (request.method(), request.uri().path());
     let headers = harmless(request.headers());
     tracing::trace!(call = operation.name, %method, path, ?headers, "Vendor request");
 }
 
-/// A request was answered. `vendor_request_id`: the vendor's own name for it.
+/// Logs an answered request. `vendor_request_id`: the vendor's ID of the request.
 pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_request_id: Option<&str>) {
     let Operation { family, name, write } = job.operation;
     let (request_id, vendor_request_id) = (shown(&job.purpose.request_id), vendor_request_id.map(shown));
@@ -50,13 +50,13 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
     }
 }
 
-/// What a call was about, as people call it: of `Service shop/web (UID)` the name, of anything else all of it.
+/// A short name of the call's object: of `Service shop/web (UID)` the name, of anything else the whole text.
 pub(crate) fn object(about: &str) -> Option<&str> {
     let name = about.strip_prefix("Service ").and_then(|rest| rest.split_once(" (")).map(|(name, _uid)| name);
     Some(name.unwrap_or(about)).filter(|name| !name.is_empty())
 }
 
-/// What became of a write.
+/// The result of a write.
 fn outcome(error: Option<&VendorError>) -> &'static str {
     match error.map(|error| error.fault) {
         None => "accepted",
@@ -74,10 +74,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_called_by_its_name_and_all_else_as_it_is() {
+    fn audit_object_is_the_service_name() {
         assert_eq!(object("Service shop/web (6f1c)"), Some("shop/web"));
         assert_eq!(object("routes"), Some("routes"));
-        assert_eq!(object("Service of nobody"), Some("Service of nobody"));
+        assert_eq!(object("Service without UID"), Some("Service without UID"));
         assert_eq!(object(""), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Drives the scheduler: hands calls in, and sends each when it is told to, never otherwise.
+//! Drives the scheduler: submits calls to it, and sends each when it decides so.
 //!
-//! A call that was sent is followed to its end, also if nobody waits for it any more: its answer says something of the
-//! vendor's limits. One that still waits is taken back when nobody waits for it.
+//! A sent call is followed to its end, even without waiters: its answer has information about the vendor's limits. A queued call is removed
+//! when it has no waiter left.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,18 +28,18 @@ use super::{
 };
 use crate::driver::VendorError;
 
-/// Leave to send one request. Only the dispatcher makes it, one for each time that the scheduler says so.
+/// The permission to send one request. Only the dispatcher creates it, once per decision of the scheduler.
 #[derive(Debug)]
 pub(super) struct Permit(());
 
-/// What becomes of a call.
+/// The result of a call.
 pub(super) type Answer = Result<VendorResponse, VendorError>;
 
-/// The scheduler, and the calls that wait for it.
+/// The scheduler, and its queued calls.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
-    /// Ends with the dispatcher.
+    /// Aborted when the dispatcher is dropped.
     _clock: JoinSet<()>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Dispatcher {
 struct Shared {
     state: Mutex<State>,
     flight: Flight,
-    /// Moments of the scheduler are told from here.
+    /// The origin of the scheduler's time.
     began: Instant,
     /// The time of the next decision has changed.
     rescheduled: Notify,
@@ -57,16 +57,16 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    /// Boxed: a table that grows holds places for twice as many.
+    /// Boxed, because a growing table has room for twice as many entries.
     waiting: HashMap<Ticket, (Call, Box<Job>)>,
-    /// When the scheduler wants to be asked again.
+    /// When the scheduler needs to decide next.
     next: Option<Time>,
-    /// Nothing is sent, and nothing waits: another replica leads, or may soon.
+    /// Nothing is sent or queued, because another replica leads, or may soon.
     halted: bool,
 }
 
 impl Dispatcher {
-    /// Sends nothing by itself.
+    /// Creates a dispatcher with its timer task.
     pub(super) fn new(config: Config, flight: Flight) -> Self {
         let scheduler = Scheduler::new(config, Time::ZERO);
         let state = State { scheduler, waiting: HashMap::new(), next: None, halted: false };
@@ -82,7 +82,7 @@ impl Dispatcher {
         Self { shared, _clock: clock }
     }
 
-    /// Queues a call. It is sent when its turn comes, unless what is returned is dropped before.
+    /// Queues a call. It is sent when the scheduler decides so, unless the returned value is dropped before.
     ///
     /// # Errors
     /// The scheduler's refusals.
@@ -106,12 +106,12 @@ impl Dispatcher {
         Ok(Waiting { shared, ticket, answer, answered: false })
     }
 
-    /// Changes the scheduler, and lets it decide anew.
+    /// Changes the scheduler, and lets it decide again.
     pub(super) fn change(&self, change: impl FnOnce(&mut Scheduler, Time)) {
         self.shared.hand_in(|state, now| change(&mut state.scheduler, now));
     }
 
-    /// Sends until then.
+    /// Allows to send until then.
     pub(super) fn allow_until(&self, until: Instant) {
         let until = self.shared.time(until);
         self.shared.hand_in(|state, _now| {
@@ -120,7 +120,7 @@ impl Dispatcher {
         });
     }
 
-    /// Sends nothing any more and refuses what waits. What was sent is followed to its end.
+    /// Stops sending, and refuses queued calls. Sent calls are followed to their end.
     pub(super) fn halt(&self) {
         self.shared.hand_in(|state, now| {
             state.halted = true;
@@ -133,52 +133,52 @@ impl Dispatcher {
         });
     }
 
-    /// Until every call that was sent has come back. Only one that sends nothing any more comes to that end for good.
+    /// Waits until all sent calls have ended. Only useful after halting, since new calls may be sent otherwise.
     pub(super) async fn landed(&self) {
         self.shared.flights.close();
         self.shared.flights.wait().await;
     }
 
-    /// How everything stands, and at what time.
+    /// The scheduler's report, and its time.
     pub(super) fn report(&self) -> (Time, Report) {
         self.shared.report()
     }
 
-    /// What a call waits for, if that is its budget.
+    /// What a call waits for, if it waits for a budget.
     pub(super) fn wait(&self, ticket: Ticket) -> Option<BudgetWait> {
         self.shared.with(|state, now| state.scheduler.wait(now, ticket))
     }
 
-    /// What waits for which budget, by whose it is.
+    /// The queued calls, by bucket and caller.
     pub(super) fn queues(&self) -> Vec<QueueReport> {
         self.shared.queues()
     }
 
-    /// Reads the report for as long as the dispatcher is there.
+    /// Returns a source of reports, as long as the dispatcher exists.
     pub(super) fn reporter(&self) -> impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || Some(shared.upgrade()?.report())
     }
 
-    /// The same for what waits.
+    /// Returns a source of reports on queued calls.
     pub(super) fn queue_reporter(&self) -> impl Fn() -> Vec<QueueReport> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || shared.upgrade().map(|shared| shared.queues()).unwrap_or_default()
     }
 
-    /// The scheduler's name for an instant.
+    /// Converts an instant to scheduler time.
     pub(super) fn time(&self, at: Instant) -> Time {
         self.shared.time(at)
     }
 
-    /// The instant that the scheduler means.
+    /// Converts scheduler time to an instant.
     pub(super) fn instant(&self, time: Time) -> Instant {
         self.shared.instant(time)
     }
 }
 
 impl Shared {
-    /// Tells the scheduler something, and carries out what it decides thereupon.
+    /// Applies an event to the scheduler, and executes its decisions.
     fn hand_in<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
@@ -206,7 +206,7 @@ impl Shared {
         if let Some((call, job)) = state.waiting.remove(&ticket) {
             let shared = Arc::clone(self);
             self.flights.spawn(async move {
-                // A defect of the driver must not keep the call's place among those in flight.
+                // A panic in the driver must not block the call's slot.
                 let flight = AssertUnwindSafe(shared.flight.send(Permit(()), &job, waited)).catch_unwind();
                 let landed = flight.await.unwrap_or_else(|_panic| Flight::broken(job.operation));
                 shared.came_back((ticket, call, job), landed);
@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Tells the scheduler what came of a call, and whoever waits for it, unless it is sent once more.
+    /// Passes the result of a call to the scheduler, and to the waiter, unless it is sent once more.
     fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Box<Job>), landed: Landed) {
         let Landed { result, answer, sent } = landed;
         job.sent = sent;
@@ -239,7 +239,7 @@ impl Shared {
         translate::refused(refusal, throttled)
     }
 
-    /// Lets the scheduler decide when the time has come. Never ends.
+    /// Lets the scheduler decide when it is time. Never ends.
     async fn keep_time(self: Arc<Self>) {
         loop {
             let next = self.state.lock().unwrap_or_else(PoisonError::into_inner).next;
@@ -260,7 +260,7 @@ impl Shared {
         self.with(|state, now| (now, state.scheduler.report(now)))
     }
 
-    /// Has the trace say what a call waits for that was just handed in.
+    /// Records in the trace what a newly queued call waits for.
     fn note_wait(&self, ticket: Ticket) {
         self.with(|state, now| {
             let Some((_call, job)) = state.waiting.get(&ticket) else { return };
@@ -270,7 +270,7 @@ impl Shared {
         });
     }
 
-    /// Looks at the state. Whoever changes it hands something in.
+    /// Accesses the state without letting the scheduler decide. For changes use `hand_in`.
     fn with<R>(&self, look: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
@@ -290,7 +290,7 @@ impl Shared {
     }
 }
 
-/// A call that waits for its turn, or for the vendor. Dropped before its turn, it is never sent.
+/// A call that is queued or sent. If it is dropped while queued, it is never sent.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     shared: &'a Arc<Shared>,
@@ -300,22 +300,22 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Its name at the scheduler.
+    /// The scheduler's ID of the call.
     pub(super) fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// What came of it. To be asked for until it is told, and no more.
+    /// Waits for the result. Must not be called again after it has returned.
     ///
     /// # Errors
-    /// The scheduler's refusals, and what `flight` makes of the vendor's answer.
+    /// The scheduler's refusals, and the classified errors of the vendor's answer.
     pub(super) async fn answer(&mut self) -> Answer {
         let answer = (&mut self.answer).await;
         self.answered = true;
         answer.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
     }
 
-    /// Others wait for it, too: it is theirs from now on.
+    /// Updates the priority and the purpose, after others have joined.
     pub(super) fn raise(&self, call: Call, purpose: Purpose) {
         self.shared.hand_in(|state, now| {
             let moved = state.scheduler.raise(now, self.ticket, call.clone());
@@ -325,7 +325,7 @@ impl Waiting<'_> {
         });
     }
 
-    /// Whether its answer comes too late for one who waits until then: before when it is not expected, and the refusal.
+    /// Whether the answer will miss this deadline: the earliest time at which it is expected, and the refusal.
     pub(super) fn late(&self, deadline: Instant) -> Option<(Instant, VendorError)> {
         let deadline = self.shared.time(deadline);
         self.shared.hand_in(|state, now| {

@@ -1,4 +1,4 @@
-//! One request on its way: sent, read, counted, judged by the driver's table, and told to the log.
+//! One request: sent, read, counted, classified by the driver, and logged.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use crate::{
     metrics::{Metrics, VendorCall},
 };
 
-/// A request that wants to be sent, on whose behalf, and who waits for it.
+/// A request to send, its purpose, and its waiter.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) operation: Operation,
     pub(super) request: VendorRequest,
     pub(super) purpose: Purpose,
     pub(super) meter: Arc<Meter>,
-    /// It was sent once already, and this is what the vendor said.
+    /// The error of the first try, if the vendor throttled it.
     pub(super) throttled: Option<VendorError>,
-    /// From when it was handed in until it is told.
+    /// Covers the call from submission to its result.
     pub(super) span: Span,
     pub(super) sent: Sent,
     pub(super) told: oneshot::Sender<Result<VendorResponse, VendorError>>,
@@ -39,15 +39,15 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
         trace::end(&self.span, &self.sent, result.as_ref().err());
-        // Whoever asked may have left; the call is counted all the same.
+        // The waiter may be gone; the call is counted anyway.
         self.told.send(result).ok();
     }
 }
 
-/// A request that came back.
+/// The result of a sent request.
 #[derive(Debug)]
 pub(super) struct Landed {
-    /// For who asked.
+    /// For the waiter.
     pub(super) result: Result<VendorResponse, VendorError>,
     /// For the scheduler.
     pub(super) answer: Answer,
@@ -55,14 +55,14 @@ pub(super) struct Landed {
     pub(super) sent: Sent,
 }
 
-/// What a request needs on its way.
+/// The parts needed to send requests.
 pub(super) struct Flight {
     pub(super) wire: Box<dyn Transport>,
     pub(super) classify: Arc<dyn Classify>,
     pub(super) metrics: Metrics,
-    /// The vendor has rejected our credentials.
+    /// Notified when the vendor rejects our credentials.
     pub(super) rejected: Arc<Notify>,
-    /// The last of them.
+    /// The last writes.
     pub(super) writes: Writes,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Flight {
 }
 
 impl Flight {
-    /// Sends a request, reads the whole answer, and finds out what it means.
+    /// Sends a request, reads the whole answer, and classifies it.
     pub(super) async fn send(&self, permit: Permit, job: &Job, waited: Duration) -> Landed {
         let Job { operation, purpose, .. } = job;
         let (class, controller) = (translate::class(purpose.priority), purpose.caller.role.word());
@@ -101,22 +101,23 @@ impl Flight {
         landed
     }
 
-    /// The answer without the secrets that the driver names, and those that this very request carried.
+    /// The answer without the secrets that the driver names, or that this request carried.
     fn scrubbed(&self, mut response: VendorResponse, request: &VendorRequest) -> VendorResponse {
         let secrets: Vec<_> = self.classify.secrets().into_iter().chain(scrub::carried(request)).collect();
         scrub::scrub(&mut response, &secrets);
         response
     }
 
-    /// What becomes of a request on whose way the driver's table broke. It was sent, as far as anybody knows.
+    /// The result of a request after a panic of the driver. The request was probably sent.
     pub(super) fn broken(operation: Operation) -> Landed {
         let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
-        let error = VendorError::new(fault, format!("{operation}: the driver broke on the cloud's answer"));
+        let error =
+            VendorError::new(fault, format!("{operation}: the driver panicked on the cloud's answer"));
         let answer = Answer { outcome: Outcome::Failed, latency: Duration::ZERO, hint: None };
         Landed { result: Err(error), answer, sent: Sent::default() }
     }
 
-    /// What an answer means, to who asked and to the scheduler.
+    /// Classifies an answer for the waiter and the scheduler.
     fn judge(
         &self,
         operation: Operation,

@@ -1,7 +1,6 @@
-//! Work that others come to wait for in more of a hurry: it stays in its own name, and a call of it that is queued goes as fast as
-//! theirs would.
+//! Raises the priority of work when more urgent waiters join: the work keeps its purpose, and its queued call gets their priority.
 //!
-//! Of shared work, which is done in the name of the most urgent, `waiters` knows.
+//! See `waiters` for shared work, which takes over the purpose of the most urgent waiter.
 
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::sync::watch;
@@ -9,11 +8,11 @@ use tokio::sync::watch;
 use super::Purpose;
 use crate::urgency::classed;
 
-/// How urgently the work of a session is asked for now.
+/// The requested priority of the work of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Hurry {
     asked: watch::Receiver<Priority>,
-    /// What the work is, if that decides how urgent it is. `None`: as urgent as asked.
+    /// The class of the work, if it limits the priority. `None`: the requested priority is used.
     class: Option<Priority>,
 }
 
@@ -22,7 +21,7 @@ impl Hurry {
         Self { asked, class }
     }
 
-    /// The purpose, raised in its priority if more is asked for.
+    /// The purpose, with a raised priority if that is higher.
     pub(super) fn raise(&self, purpose: Purpose) -> Purpose {
         let asked = *self.asked.borrow();
         let hurried = Purpose { priority: asked, ..purpose };
@@ -37,7 +36,7 @@ impl Hurry {
     }
 }
 
-/// Tells when a queued call may have become more urgent.
+/// Notifies when the priority of a queued call may have changed.
 #[derive(Debug)]
 pub(super) struct News {
     joined: Option<watch::Receiver<()>>,
@@ -57,7 +56,7 @@ impl News {
     }
 }
 
-/// Never, if there is nobody who could change it.
+/// Waits for a change; forever if there is no sender.
 async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
     if let Some(news) = news
         && news.changed().await.is_ok()

@@ -1,4 +1,4 @@
-//! Counts what one request costs.
+//! Counts the cost of one request.
 
 use std::{
     collections::BTreeMap,
@@ -29,17 +29,17 @@ impl Meter {
         });
     }
 
-    /// Whether a call was counted that stands in no answer yet.
+    /// Whether a call was counted that no answer has reported yet.
     pub(crate) fn has_counted(&self) -> bool {
         self.with(|count| !count.calls.is_empty())
     }
 
-    /// A call that was saved because somebody else's answered.
+    /// Counts a call that was saved because another caller's call was shared.
     pub fn coalesced(&self) {
         self.with(|count| count.coalesced += 1);
     }
 
-    /// Takes over what another meter counted, and empties it: each call stands in exactly one answer.
+    /// Adds the counts of another meter, and resets that: each call is reported in exactly one answer.
     pub fn absorb(&self, other: &Self) {
         let taken = other.with(std::mem::take);
         self.with(|count| {
@@ -51,7 +51,7 @@ impl Meter {
         });
     }
 
-    /// The cost as the contract tells it.
+    /// The cost as a message of the contract.
     pub fn cost(&self, source: Source, observed_at: Option<SystemTime>) -> Cost {
         let count = self.with(|count| count.clone());
         let source = if count.calls.is_empty() { source } else { Source::Live };

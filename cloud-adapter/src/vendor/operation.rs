@@ -5,7 +5,7 @@ use std::fmt;
 /// Operations that share one budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Machines.
+    /// Instances.
     Compute,
     /// Networks and routes.
     Network,
@@ -19,7 +19,7 @@ impl Family {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Compute, Self::Network, Self::LoadBalancer, Self::Identity];
 
-    /// The word in configuration, metrics and `Cost`.
+    /// The name in configuration, metrics and `Cost`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -40,22 +40,22 @@ impl fmt::Display for Family {
 /// A vendor operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Whose budget pays.
+    /// The family whose budget is charged.
     pub family: Family,
-    /// The vendor's word for it, such as `CreateListener`.
+    /// The vendor's name of the operation, such as `CreateListener`.
     pub name: &'static str,
-    /// Whether it changes anything.
+    /// Whether it is a write.
     pub write: bool,
 }
 
 impl Operation {
-    /// An operation that changes nothing.
+    /// A read operation.
     #[must_use]
     pub const fn read(family: Family, name: &'static str) -> Self {
         Self { family, name, write: false }
     }
 
-    /// An operation that changes something.
+    /// A write operation.
     #[must_use]
     pub const fn write(family: Family, name: &'static str) -> Self {
         Self { family, name, write: true }

@@ -1,4 +1,4 @@
-//! Where the work of a task stands in the queue for the vendor, so that whoever waits for the task can be told.
+//! The queue position of a task's current vendor call, which is reported to callers that wait for the task.
 
 use std::{
     mem,
@@ -9,25 +9,25 @@ use cloud_budget::{BudgetWait, Ticket};
 
 use super::Vendor;
 
-/// Places are looked up through so many that share work with each other.
+/// Maximum number of shared places that are followed.
 const SHARED_MAX: usize = 8;
 
-/// Where it stands now. Cloning shares it.
+/// The current position. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place(Arc<Mutex<Stands>>);
 
 #[derive(Clone, Debug, Default)]
 enum Stands {
-    /// Nothing of its is handed in.
+    /// No call is queued.
     #[default]
     Nowhere,
-    /// This call of its is, and may wait for its turn.
+    /// This call is submitted, and may be queued.
     Call(Ticket),
-    /// It waits for work that is shared, which stands there.
+    /// Waits for shared work, which has this position.
     With(Place),
 }
 
-/// It stands there until this is dropped.
+/// Restores the former position when dropped.
 #[derive(Debug)]
 pub(super) struct Standing {
     place: Place,
@@ -35,12 +35,12 @@ pub(super) struct Standing {
 }
 
 impl Place {
-    /// A call is handed in.
+    /// Records a submitted call.
     pub(super) fn call(&self, ticket: Ticket) -> Standing {
         self.stand(Stands::Call(ticket))
     }
 
-    /// It waits for work that is shared.
+    /// Records that the task waits for shared work.
     pub(super) fn with(&self, shared: &Self) -> Standing {
         self.stand(Stands::With(shared.clone()))
     }
@@ -72,7 +72,7 @@ impl Drop for Standing {
 }
 
 impl Vendor {
-    /// What the call waits for that stands at this place. `None`: there is none, or the budget is not what keeps it.
+    /// What the call at this place waits for. `None`: there is no call, or it does not wait for a budget.
     pub(crate) fn waits(&self, place: &Place) -> Option<BudgetWait> {
         self.dispatcher.wait(place.ticket()?)
     }

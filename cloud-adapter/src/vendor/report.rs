@@ -1,4 +1,4 @@
-//! How the budget does, in the contract's words.
+//! Reports the state of the budget, as messages of the contract.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use tokio::time::Instant;
 use super::{Family, Vendor, Write};
 use crate::clock::Clock;
 
-/// What the whole account shares.
+/// The bucket of the whole account.
 const ACCOUNT: &str = "account";
-/// The breaker of the credentials: it stops all families.
+/// The circuit breaker of the credentials: it stops all families.
 pub(crate) const CREDENTIALS: &str = "credentials";
 
-/// Why calls of a family are not sent just now.
+/// Why calls of a family cannot be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {
-    /// For people, if it is a pause; names the bucket. Who waits for a budget hears of it at its own call.
+    /// The text about a pause, which names the bucket. Callers that wait for a budget get the text of their own call instead.
     pub(crate) pause: Option<String>,
-    /// How long it takes from now on. Of a pause as long as the vendor wants, of a spent budget an estimate.
+    /// The remaining time: of a pause as the vendor requested, of an exhausted budget an estimate.
     pub(crate) rest: Duration,
 }
 
-/// A spent budget is looked at again after this, however many calls wait: ours may be of the first.
+/// Maximum estimate for an exhausted budget, because the caller's call may be one of the first.
 const SPENT_MAX: Duration = Duration::from_secs(15);
 
-/// Judges one bucket. `paused`: for how long the vendor wants no call that it counts.
+/// Judges one bucket. `paused`: the remaining pause of the vendor.
 fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
     let BucketReport { name, rate, tokens, queued, .. } = bucket;
     if let Some(rest) = paused {
@@ -45,7 +45,7 @@ fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
 }
 
 impl Vendor {
-    /// What keeps calls of a family, and so whoever waits for them, from going on: the longest of what there is.
+    /// What currently blocks calls of a family: the cause that lasts longest.
     #[must_use]
     pub(crate) fn held_up(&self, family: Family) -> Option<HeldUp> {
         let (now, report) = self.dispatcher.report();
@@ -56,7 +56,7 @@ impl Vendor {
         held.max_by_key(|held| held.rest)
     }
 
-    /// Calls a second that a family may make now.
+    /// The current rate of a family, in calls a second.
     #[must_use]
     pub(crate) fn rate(&self, family: Family) -> f64 {
         let (_, report) = self.dispatcher.report();
@@ -64,7 +64,7 @@ impl Vendor {
         bucket.map_or_else(|| BucketConfig::unconfigured().limit.rate, |bucket| bucket.rate)
     }
 
-    /// When the pause ends that the vendor wants of a family, or of the whole account. An operation's own pause is not looked at.
+    /// When the vendor's pause of a family, or of the whole account, ends. Pauses of single operations are ignored.
     #[must_use]
     pub(super) fn paused_until(&self, family: Family) -> Option<Instant> {
         let (_, report) = self.dispatcher.report();
@@ -74,25 +74,25 @@ impl Vendor {
         Some(self.dispatcher.instant(until)).filter(|until| *until > Instant::now())
     }
 
-    /// How the budget does, for the status page, and at what time.
+    /// The report of the budget for the status page, and its time.
     #[must_use]
     pub(crate) fn report(&self) -> (Time, Report) {
         self.dispatcher.report()
     }
 
-    /// What waits for which budget, by whose it is.
+    /// The queued calls, by bucket and caller.
     #[must_use]
     pub(crate) fn queues(&self) -> Vec<QueueReport> {
         self.dispatcher.queues()
     }
 
-    /// What the vendor was last told to change, the newest first.
+    /// The last writes to the vendor, the newest first.
     #[must_use]
     pub(crate) fn last_writes(&self) -> Vec<Write> {
         self.writes.all()
     }
 
-    /// The instant that a report means.
+    /// Converts the time of a report to an instant.
     #[must_use]
     pub(crate) fn instant(&self, time: Time) -> Instant {
         self.dispatcher.instant(time)

@@ -1,6 +1,6 @@
-//! Takes secrets out of what a vendor answers: some send the request back in their errors, credentials included.
+//! Removes secrets from the vendor's answers: some vendors return the request, including credentials, in errors.
 //!
-//! Successes are no exception: a proxy may answer 200 with a page about the request, and what cannot be read is quoted.
+//! Successes are scrubbed, too: a proxy may answer 200 with a page about the request, and unreadable answers are quoted in errors.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -8,12 +8,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{VendorRequest, VendorResponse};
 
-/// What stands where a secret stood.
+/// The replacement of a secret.
 const SCRUBBED: &str = "[secret]";
-/// Shorter ones are no secrets, and would be found everywhere.
+/// Minimum length of a secret. Shorter values would match in many texts.
 const LENGTH_MIN: usize = 4;
 
-/// Takes secrets out of an answer before anybody reads it, so that no excerpt holds half of one. What is not a secret stays as it is.
+/// Removes secrets from a whole answer before it is read, so that no excerpt contains part of one. The rest is unchanged.
 pub(super) fn scrub(response: &mut VendorResponse, secrets: &[SecretString]) {
     for secret in secrets.iter().map(|secret| secret.expose_secret()) {
         if secret.len() < LENGTH_MIN {
@@ -34,8 +34,8 @@ pub(super) fn scrub(response: &mut VendorResponse, secrets: &[SecretString]) {
     }
 }
 
-/// The secrets that a request carries: the last word of each header that its driver marked as sensitive, such as the token of
-/// `Bearer TOKEN`. Whatever the credentials are when the answer comes, these are what it may repeat.
+/// The secrets of a request: the last word of each header that the driver marked as sensitive, such as the token of `Bearer TOKEN`. The
+/// answer may repeat these, even if the credentials have changed since.
 pub(super) fn carried(request: &VendorRequest) -> impl Iterator<Item = SecretString> {
     let sensitive = request.headers().values().filter(|value| value.is_sensitive());
     sensitive.filter_map(|value| Some(value.to_str().ok()?.rsplit(' ').next()?.into()))
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_loses_the_secret_and_nothing_else() {
+    fn only_secrets_are_scrubbed_from_answers() {
         let secrets = ["hunter2".into(), "".into(), "and".into()];
         for (body, wanted) in [
             ("token hunter2 is bad, hunter2!", "token [secret] is bad, [secret]!"),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_carries_is_a_secret_if_it_is_marked_so() {
+    fn sensitive_headers_are_secrets() {
         let mut request = http::Request::new(Bytes::new());
         for (name, text, sensitive) in
             [("authorization", "Bearer hunter2", true), ("x-key", "k3y7", true), ("accept", "json", false)]

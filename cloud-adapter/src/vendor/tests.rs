@@ -1,4 +1,4 @@
-//! The whole way of a call through a session, on paused time, to a vendor that answers as it is told to.
+//! The whole path of a call through a session, on paused time, to a fake vendor.
 
 mod jumps;
 mod place;
@@ -15,17 +15,17 @@ use crate::driver::Fault;
 
 const READ: Operation = Operation::read(Family::Compute, "ListInstances");
 const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
-/// How long the vendor takes.
+/// The duration of a vendor call.
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// Statuses for which the table is talkative, or breaks.
+/// Statuses for which the driver's table returns long texts, or panics.
 const LOQUACIOUS: u16 = 418;
 const BREAKS: u16 = 599;
 
 /// An answer: status, and `Retry-After` in seconds.
 type Order = (u16, Option<u64>);
 
-/// A vendor: notes what arrives and when, and answers with what was ordered, else 200.
+/// A vendor: records the time and content of requests, and returns the prepared answers, else 200.
 #[derive(Clone, Debug)]
 pub(crate) struct Fake {
     began: Instant,
@@ -38,7 +38,7 @@ impl Fake {
         self.orders.lock().expect("whole").extend(orders);
     }
 
-    /// What arrived, in whole milliseconds.
+    /// The arrivals, in milliseconds.
     pub(crate) fn arrived(&self) -> Vec<(String, u128)> {
         let arrived = self.arrived.lock().expect("whole");
         arrived.iter().map(|(path, at)| (path.clone(), at.as_millis())).collect()
@@ -73,7 +73,7 @@ impl Transport for Fake {
     }
 }
 
-/// What the log was told.
+/// The log output.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -123,7 +123,7 @@ impl Classify for Table {
         let header =
             response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let retry_after = header.map(Duration::from_secs);
-        Some(VendorError { retry_after, ..VendorError::new(fault, "as ordered") })
+        Some(VendorError { retry_after, ..VendorError::new(fault, "as prepared") })
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn read(session: &Session, path: &str) -> Result<(), VendorErro
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+async fn burst_is_sent_at_once_and_the_rest_at_the_rate() {
     let (fake, vendor) = vendor(&limits(10.0, 3));
     let session = session(&vendor);
     futures::future::join_all((0..6).map(|_| read(&session, "/"))).await;
@@ -160,7 +160,7 @@ async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_is_honoured_by_all_and_the_throttled_call_is_sent_once_more() {
+async fn all_calls_wait_for_a_pause_and_throttled_call_is_resent() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     let session = session(&vendor);
     fake.answers([(429, Some(7))]);
@@ -171,12 +171,12 @@ async fn a_pause_is_honoured_by_all_and_the_throttled_call_is_sent_once_more() {
     assert_eq!((first, second), (Ok(()), Ok(())));
     let arrived = fake.arrived();
     let paths: Vec<_> = arrived.iter().map(|(path, _)| path.as_str()).collect();
-    assert_eq!(paths, ["/first", "/first", "/second"], "the throttled one comes first again");
-    assert!(arrived[1].1 >= 7_010, "not before the pause is over: {arrived:?}");
+    assert_eq!(paths, ["/first", "/first", "/second"], "the throttled call is the first again");
+    assert!(arrived[1].1 >= 7_010, "not before the end of the pause: {arrived:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_throttled_twice_is_told_with_the_delay() {
+async fn twice_throttled_call_returns_the_delay() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(429, Some(2)), (429, Some(9))]);
     let error = read(&session(&vendor), "/").await.expect_err("throttled");
@@ -186,13 +186,13 @@ async fn a_call_that_is_throttled_twice_is_told_with_the_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_deadline_ends_in_the_pause_is_told_what_the_vendor_said() {
+async fn deadline_within_a_pause_returns_the_vendor_error() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(429, Some(60))]);
     let deadline = Some(Instant::now() + Duration::from_secs(5));
     let session = vendor.session(Purpose { deadline, ..Purpose::own(Priority::Interactive, "test") });
     let error = read(&session, "/").await.expect_err("throttled");
-    assert_eq!((error.fault, error.message.as_str()), (Fault::Throttled, "as ordered"));
+    assert_eq!((error.fault, error.message.as_str()), (Fault::Throttled, "as prepared"));
     assert!(error.retry_after >= Some(Duration::from_secs(60)), "{error:?}");
     let next = read(&session, "/").await.expect_err("the pause lasts beyond the deadline");
     assert_eq!(next.fault, Fault::Throttled);
@@ -201,7 +201,7 @@ async fn a_call_whose_deadline_ends_in_the_pause_is_told_what_the_vendor_said() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_others_too_long_is_told_of_the_vendors_pause() {
+async fn late_waiter_of_shared_work_gets_the_vendor_pause() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     let session = session(&vendor);
     let late = || session.late(READ.family, "not listed before the deadline");
@@ -216,7 +216,7 @@ async fn who_waits_for_others_too_long_is_told_of_the_vendors_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_would_be_late_is_refused_at_once_with_the_delay() {
+async fn late_call_is_refused_at_once_with_delay() {
     let (fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");
     let deadline = Some(Instant::now() + Duration::from_secs(2));
@@ -229,22 +229,22 @@ async fn a_call_that_would_be_late_is_refused_at_once_with_the_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_nobody_waits_for_any_more_is_never_sent() {
+async fn abandoned_read_is_never_sent() {
     let (fake, vendor) = vendor(&limits(1.0, 1));
     let session = session(&vendor);
     read(&session, "/first").await.expect("the burst");
     {
         let abandoned = read(&session, "/abandoned");
         let given_up = tokio::time::timeout(Duration::from_millis(100), abandoned).await;
-        assert!(given_up.is_err(), "it waits for its turn");
+        assert!(given_up.is_err(), "it is queued");
     }
-    read(&session, "/last").await.expect("its turn");
+    read(&session, "/last").await.expect("it is sent");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fake.arrived(), [("/first".to_owned(), 0), ("/last".to_owned(), 1000)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_on_its_way_counts_also_if_nobody_waits_for_it() {
+async fn sent_call_counts_without_a_waiter() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(429, Some(7))]);
     let session = session(&vendor);
@@ -253,12 +253,12 @@ async fn a_call_on_its_way_counts_also_if_nobody_waits_for_it() {
     tokio::time::sleep(LATENCY).await;
     read(&session, "/next").await.expect("after the pause");
     let arrived = fake.arrived();
-    assert_eq!(arrived.len(), 2, "what nobody waits for is not sent again: {arrived:?}");
+    assert_eq!(arrived.len(), 2, "without a waiter it is not sent again: {arrived:?}");
     assert!(arrived[1].1 >= 7_010, "{arrived:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_waits_for_calls_on_their_way_that_nobody_waits_for_any_more() {
+async fn halt_waits_for_sent_calls_without_waiters() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
     let began = Instant::now();
     let given_up = tokio::time::timeout(LATENCY / 2, read(&session(&vendor), "/abandoned")).await;
@@ -269,7 +269,7 @@ async fn who_stops_waits_for_calls_on_their_way_that_nobody_waits_for_any_more()
 }
 
 #[tokio::test(start_paused = true)]
-async fn shadow_mode_delays_nothing_and_counts_what_it_would_have_delayed() {
+async fn shadow_mode_only_counts_delays() {
     let (fake, vendor) = vendor(&Config { mode: Mode::Shadow, ..limits(1.0, 1) });
     let session = session(&vendor);
     futures::future::join_all((0..5).map(|_| read(&session, "/"))).await;
@@ -281,7 +281,7 @@ async fn shadow_mode_delays_nothing_and_counts_what_it_would_have_delayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_rate_holds_from_now_on_and_nobody_loses_a_place() {
+async fn new_rate_applies_and_queue_order_is_kept() {
     let (fake, vendor) = vendor(&limits(1.0, 1));
     let session = session(&vendor);
     let paths: Vec<_> = (0..6).map(|n| format!("/{n}")).collect();
@@ -302,7 +302,7 @@ async fn another_rate_holds_from_now_on_and_nobody_loses_a_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vendor_that_fails_is_given_a_rest() {
+async fn failing_vendor_opens_the_breaker() {
     let (fake, vendor) = vendor(&limits(1000.0, 100));
     let session = session(&vendor);
     fake.answers([(503, None); 20]);
@@ -318,7 +318,7 @@ async fn a_vendor_that_fails_is_given_a_rest() {
     assert_eq!(breaker.state(), cloud_api_proto::v1alpha1::breaker::State::Open);
     assert!(breaker.retry_at.is_some());
     tokio::time::sleep(error.retry_after.expect("told")).await;
-    read(&session, "/").await.expect("it works again");
+    read(&session, "/").await.expect("it succeeds again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,29 +326,29 @@ async fn rejected_credentials_stop_everything_but_the_self_check() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(401, None), (401, None)]);
     assert_eq!(read(&session(&vendor), "/").await.expect_err("401").fault, Fault::Auth);
-    tokio::time::timeout(Duration::from_secs(1), vendor.rejected()).await.expect("somebody is told");
+    tokio::time::timeout(Duration::from_secs(1), vendor.rejected()).await.expect("the rejection is reported");
     assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
     vendor.self_check(false);
     let stopped = session(&vendor).call(WRITE, get("/write")).await.expect_err("stopped");
     assert_eq!(stopped.fault, Fault::Auth);
-    read(&vendor.self_checking(), "/check").await.expect("passes, in its time");
+    read(&vendor.self_checking(), "/check").await.expect("the self-check passes");
     vendor.self_check(true);
-    read(&session(&vendor), "/").await.expect("all goes on");
+    read(&session(&vendor), "/").await.expect("all calls pass again");
     let arrived = fake.arrived();
     assert_eq!(arrived.len(), 4, "{arrived:?}");
     assert!(arrived[2].1 - arrived[1].1 >= 30_000, "vendors lock accounts: {arrived:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_that_are_not_in_force_stop_nothing_by_being_rejected() {
+async fn rejected_candidate_credentials_stop_no_calls() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(401, None)]);
     assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
-    read(&session(&vendor), "/").await.expect("those in force are good");
+    read(&session(&vendor), "/").await.expect("the credentials in force are valid");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_vendors_words_are_cut_to_what_a_caller_can_take() {
+async fn vendor_texts_are_truncated_for_callers() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(429, Some(u64::MAX)), (429, Some(u64::MAX))]);
     let error = read(&session(&vendor), "/").await.expect_err("throttled twice");
@@ -359,17 +359,17 @@ async fn the_vendors_words_are_cut_to_what_a_caller_can_take() {
         [&error.message, error.code.as_ref().expect("a code"), error.request_id.as_ref().expect("an ID")]
             .map(String::len);
     assert!(lengths.iter().all(|length| *length <= 1_100), "{lengths:?}");
-    assert!(error.message.ends_with('…'), "says that it was cut: {error}");
-    assert_eq!(error.fields.len(), 500, "all IDs of a look-up may be at fault");
+    assert!(error.message.ends_with('…'), "the cut is marked: {error}");
+    assert_eq!(error.fields.len(), 500, "all IDs of a look-up may be invalid");
     assert!(error.fields.iter().all(|field| field.len() <= 1_100));
     let status = tonic::Status::from(cloud_api_proto::AdapterError::from(error)).into_http::<()>();
     let trailers: usize =
         status.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    assert!(trailers < 16 * 1024, "{trailers} bytes: clients take no more");
+    assert!(trailers < 16 * 1024, "{trailers} bytes: clients accept no more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_line_is_as_long_as_we_like_and_not_as_others_do() {
+async fn request_ids_in_logs_are_truncated() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(LOQUACIOUS, None)]);
     ::traces::testing::ask_each_thread();
@@ -380,26 +380,28 @@ async fn a_log_line_is_as_long_as_we_like_and_not_as_others_do() {
     vendor.session(purpose).call(WRITE, get("/")).await.expect_err("refused");
     drop(logging);
     let lines = lines.text();
-    let audit =
-        lines.lines().find(|line| line.contains(" audit: ") && line.contains("éé")).expect("a write is told");
+    let audit = lines
+        .lines()
+        .find(|line| line.contains(" audit: ") && line.contains("éé"))
+        .expect("a write is logged");
     assert!(audit.contains("77"), "{audit}");
     let longest = lines.lines().map(str::len).max().unwrap_or_default();
     assert!(longest < 4_000, "{longest} bytes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_table_that_breaks_holds_nothing_up_and_a_write_may_have_been_done() {
+async fn driver_panic_frees_the_slot_and_leaves_write_unknown() {
     let limits = Config { concurrency: [("compute".to_owned(), 1)].into(), ..limits(100.0, 10) };
     let (fake, vendor) = vendor(&limits);
     fake.answers([(BREAKS, None), (BREAKS, None)]);
     assert_eq!(read(&session(&vendor), "/read").await.expect_err("broken").fault, Fault::Nonsense);
     let error = session(&vendor).call(WRITE, get("/write")).await.expect_err("broken");
     assert_eq!(error.fault, Fault::OutcomeUnknown);
-    read(&session(&vendor), "/").await.expect("the only place is free again");
+    read(&session(&vendor), "/").await.expect("the only slot is free again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_once_the_leave_to_send_has_ended() {
+async fn nothing_is_sent_after_the_permitted_time() {
     let (fake, vendor) = vendor(&limits(1.0, 1));
     let session = session(&vendor);
     vendor.allow_until(Instant::now() + Duration::from_secs(3));
@@ -417,6 +419,6 @@ async fn nothing_is_sent_once_the_leave_to_send_has_ended() {
 async fn a_new_leader_begins_with_empty_buckets() {
     let (fake, vendor) = vendor(&limits(1.0, 10));
     vendor.start_empty();
-    read(&session(&vendor), "/").await.expect("its turn");
+    read(&session(&vendor), "/").await.expect("it is sent");
     assert_eq!(fake.times(), [1000]);
 }

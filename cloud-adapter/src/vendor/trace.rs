@@ -1,4 +1,4 @@
-//! What traces hear of a vendor call: a span from when it is handed in until it is answered, so that its wait is part of it.
+//! Traces of vendor calls: a span from submission to the result, including the time in the queue.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use tracing::{Span, field::Empty};
 use super::{Operation, Purpose, translate};
 use crate::driver::VendorError;
 
-/// What happened to a call so far. Told at its end, because an attribute that is told twice is there twice.
+/// The attributes of a call. Recorded at its end, because an attribute that is recorded twice appears twice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
-    /// How often it was sent.
+    /// Number of times it was sent.
     times: u32,
-    /// For its turns, all together.
+    /// Total time in the queue.
     waited: Duration,
     /// The status of the last answer; 0: there was none.
     code: u16,
-    /// The vendor's own name for it.
+    /// The vendor's ID of the request.
     request_id: Option<String>,
-    /// In whose name it was sent last.
+    /// The class and controller when it was last sent.
     class: &'static str,
     controller: &'static str,
 }
 
 impl Sent {
-    /// It is sent, after this time. What comes of it follows in [`Self::answered`].
+    /// Records that it is sent, after this time in the queue. [`Self::answered`] adds the result.
     #[must_use]
     pub(super) fn again(&self, purpose: &Purpose, waited: Duration) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Sent {
     }
 }
 
-/// A call is handed in.
+/// Starts the span of a submitted call.
 pub(super) fn begin(operation: Operation, object: &str) -> Span {
     traces::child(traces::span!(
         "vendor call",
@@ -64,18 +64,17 @@ pub(super) fn begin(operation: Operation, object: &str) -> Span {
     ))
 }
 
-/// Whether anybody hears of it.
+/// Whether the span is recorded.
 pub(super) fn told(span: &Span) -> bool {
     !span.is_disabled()
 }
 
-/// It waits for its turn: in the words of the moment in which it was handed in. Told once, because an attribute that is told twice is there
-/// twice.
+/// Records what the call waits for, as of its submission. Recorded once, because an attribute that is recorded twice appears twice.
 pub(super) fn waits(span: &Span, wait: &BudgetWait) {
     span.record("cloud.waits_for", wait.to_string());
 }
 
-/// It is over, and this is what whoever asked is told.
+/// Records the result of the call.
 pub(super) fn end(span: &Span, sent: &Sent, error: Option<&VendorError>) {
     if sent.times > 0 {
         span.record("budget.class", sent.class);

@@ -1,4 +1,4 @@
-//! Between the adapter's words and the scheduler's. Pure.
+//! Translates between the terms of the adapter and of the scheduler. Pure.
 
 use cloud_adapter_security::Role;
 use cloud_api_proto::v1alpha1::Priority;
@@ -7,7 +7,7 @@ use cloud_budget::{Call, Class, Outcome, Refusal, RefusalReason, Time};
 use super::{Operation, Purpose};
 use crate::driver::{Fault, VendorError};
 
-/// The class of a priority. What names none is nobody's hurry.
+/// The class of a priority. Unspecified is background.
 pub(super) fn class(priority: Priority) -> Class {
     match priority {
         Priority::Unspecified | Priority::Background => Class::Background,
@@ -38,7 +38,7 @@ pub(super) fn call(
     }
 }
 
-/// Whether a call may spend what is kept in each bucket for a rush. Source: budgets, section 2.
+/// Whether a call may use the reserve of each bucket, which is kept for urgent calls.
 pub(super) fn may_use_reserve(purpose: &Purpose) -> bool {
     match class(purpose.priority) {
         Class::Traffic => true,
@@ -47,7 +47,7 @@ pub(super) fn may_use_reserve(purpose: &Purpose) -> bool {
     }
 }
 
-/// What an answer says of the vendor's health. `bucket`: the one that the vendor throttles, if it says so.
+/// What an answer shows about the vendor's health. `bucket`: the throttled bucket, if the vendor names it.
 pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>) -> Outcome {
     let Some(error) = error else { return Outcome::Answered };
     match error.fault {
@@ -67,7 +67,7 @@ pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>)
     }
 }
 
-/// A refusal, as who asked reads it. `throttled`: the call was sent once already, and this is what the vendor said.
+/// The error for a refusal. `throttled`: the error of the first try, if the call was sent already.
 pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> VendorError {
     let Refusal { reason, message, retry_after } = refusal;
     let fault = match reason {
@@ -82,9 +82,9 @@ pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> Vendo
     error
 }
 
-/// Refused because another replica leads, or may soon.
+/// The error after the loss of leadership, or shortly before.
 pub(super) fn halted() -> VendorError {
-    VendorError::new(Fault::NotLeader, "this replica does not lead any more: nothing was sent")
+    VendorError::new(Fault::NotLeader, "this replica no longer leads: nothing was sent")
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vendor_said_is_not_hidden_by_the_second_wait() {
+    fn vendor_error_survives_the_second_wait() {
         let seconds = Duration::from_secs;
         let refusal = |retry_after| Refusal {
             reason: RefusalReason::Throttled,

@@ -1,6 +1,6 @@
-//! Those who wait for one piece of work: it is done in the name of the most urgent of them, and until the last of them stops waiting.
+//! The waiters of shared work: the most urgent one determines its purpose, and it continues until the last one stops waiting.
 //!
-//! Who pays is decided purely in [`payer`]. Each waits until its own deadline, and is sent away by it.
+//! [`payer`] decides the purpose. Each waiter has its own deadline, and is refused when that will be missed.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ use super::{
 };
 use crate::driver::VendorError;
 
-/// Everybody who waits now.
+/// The current waiters of one piece of work.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     inner: Mutex<Inner>,
     joined: watch::Sender<()>,
-    /// Where the work stands that they wait for.
+    /// The queue position of the work.
     spot: Spot,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
-    /// By number: in the order in which they came.
+    /// By number, in order of arrival.
     places: BTreeMap<u64, Place>,
 }
 
@@ -41,18 +41,18 @@ struct Place {
     told: oneshot::Sender<VendorError>,
 }
 
-/// One who waits, until it is dropped.
+/// A registered waiter, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
     number: u64,
     refused: oneshot::Receiver<VendorError>,
-    /// What this one waits for is what the shared work waits for.
+    /// Makes the waiter's queue position that of the shared work.
     _stands: Option<Standing>,
 }
 
 impl Waiters {
-    /// From now on the work is done for this one, too.
+    /// Registers a waiter.
     pub(crate) fn join(self: &Arc<Self>, session: &Session) -> Waiter {
         let (told, refused) = oneshot::channel();
         let number = self.with(|inner| {
@@ -65,22 +65,22 @@ impl Waiters {
         Waiter { waiters: Arc::clone(self), number, refused, _stands: stands }
     }
 
-    /// Where the work stands that they wait for.
+    /// The queue position of the work.
     pub(super) fn place(&self) -> &Spot {
         &self.spot
     }
 
-    /// In whose name the work is done. `None`: nobody waits.
+    /// The purpose of the work. `None`: there is no waiter.
     pub(super) fn payer(&self) -> Option<Purpose> {
         self.with(|inner| payer(inner.places.values().map(|place| place.session.payer())))
     }
 
-    /// Tells when somebody joins.
+    /// Notifies when a waiter joins.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.joined.subscribe()
     }
 
-    /// Refuses those who wait in vain. `late`: whether the work comes too late for a deadline; then before when it is not done, and why.
+    /// Refuses waiters whose deadline will be missed. `late`: whether a deadline will be missed; if so, the expected time and the error.
     pub(super) fn send_away(&self, late: impl FnOnce(Instant) -> Option<(Instant, VendorError)>) {
         let Some((expected, error)) = self.first_deadline().and_then(late) else { return };
         self.refuse(expected, &error);
@@ -102,12 +102,12 @@ impl Waiters {
             inner.places.extract_if(.., late).collect::<Vec<_>>()
         });
         for (_, place) in late {
-            // Whoever waited may have left.
+            // The waiter may be gone.
             place.told.send(error.clone()).ok();
         }
     }
 
-    /// Those who wait for the session's work wait for this, too: whoever joins them is seen here. Never ends.
+    /// Forwards joins of waiters of the session's work, which also wait for this work. Never ends.
     pub(crate) async fn follow(&self, session: &Session) {
         let mut news = session.news();
         loop {
@@ -131,7 +131,7 @@ impl Place {
 }
 
 impl Waiter {
-    /// Until the work is known to come too late for this one.
+    /// Waits until this waiter is refused.
     pub(crate) async fn refused(&mut self) -> VendorError {
         match (&mut self.refused).await {
             Ok(error) => error,
@@ -147,7 +147,7 @@ impl Drop for Waiter {
     }
 }
 
-/// The most urgent, who came first of those, until the latest deadline of all. Of the same urgency, who may use the reserve.
+/// The purpose of the most urgent waiter, with the latest deadline of all. At equal priority, one that may use the reserve, then the first.
 fn payer(waiting: impl IntoIterator<Item = Purpose>) -> Option<Purpose> {
     waiting.into_iter().reduce(|one, other| {
         let deadline = one.deadline.zip(other.deadline).map(|(one, other)| one.max(other));

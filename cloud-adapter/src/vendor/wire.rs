@@ -1,4 +1,4 @@
-//! The HTTP client. It is the only one, and sends nothing without a [`Permit`].
+//! The only HTTP client. It sends nothing without a [`Permit`].
 
 use std::{fmt, time::Duration};
 
@@ -8,18 +8,18 @@ use futures::{FutureExt as _, future::BoxFuture};
 use super::{Operation, Permit, VendorRequest, VendorResponse};
 use crate::driver::{Fault, VendorError};
 
-/// A vendor call that takes longer has failed. Drivers do not set their own.
+/// Timeout of a vendor call. Drivers do not set their own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest answer that is read. A page of a listing has some hundred KiB; beyond this it is a mistake, and not memory of ours.
+/// Maximum size of an answer. A page of a listing has some hundred KiB; larger answers are errors and must not use up the memory.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
-/// Carries requests to the vendor.
+/// Sends requests to the vendor.
 pub(super) trait Transport: fmt::Debug + Send + Sync {
     /// Sends one request and reads the whole answer.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] if no connection came about; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    /// [`Fault::Unavailable`] if no connection was made; for a write whose answer was lost [`Fault::OutcomeUnknown`].
     fn send(
         &self,
         permit: Permit,
@@ -37,9 +37,9 @@ impl Wire {
     ///
     /// # Errors
     /// If the TLS library cannot be set up, or a certificate cannot be read.
-    #[expect(clippy::disallowed_methods, reason = "the one place, behind the permit")]
+    #[expect(clippy::disallowed_methods, reason = "the only client, behind the permit")]
     pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, reqwest::Error> {
-        // A redirect, a retry or a proxy from the environment would be a call that nobody counted.
+        // Redirects, retries or a proxy from the environment would cause calls that are not counted.
         let mut client = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
@@ -57,21 +57,22 @@ impl Wire {
         request: VendorRequest,
     ) -> Result<VendorResponse, VendorError> {
         let place = request.uri().host().unwrap_or_default().to_owned();
-        let request = reqwest::Request::try_from(request)
-            .map_err(|error| VendorError::nonsense(format!("{operation}: cannot be sent: {error}")))?;
+        let request = reqwest::Request::try_from(request).map_err(|error| {
+            VendorError::nonsense(format!("{operation}: cannot send the request: {error}"))
+        })?;
         let lost = |error: reqwest::Error| {
-            // Only a connection that never came about proves that nothing was done.
+            // Only if no connection was made is it certain that nothing was done.
             let fault = if operation.write && !error.is_connect() {
                 Fault::OutcomeUnknown
             } else {
                 Fault::Unavailable
             };
-            // Of the address only the host: some vendors sign in the query.
+            // Only the host of the URL: some vendors put signatures in the query.
             VendorError::new(fault, format!("{operation}: {place}: {}", chain(&error.without_url())))
         };
         let mut answer = self.0.execute(request).await.map_err(lost)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        // As large as announced: a buffer that grows step by step is twice as large in the end.
+        // Reserve the announced size: a growing buffer may end up twice as large.
         let announced = answer.content_length().and_then(|length| usize::try_from(length).ok());
         let mut body = BytesMut::with_capacity(announced.unwrap_or_default().min(ANSWER_MAX));
         while let Some(chunk) = answer.chunk().await.map_err(lost)? {
@@ -98,13 +99,13 @@ impl Transport for Wire {
     }
 }
 
-/// The vendor did what it did: of a write that is not known.
+/// The error for an answer that is too large. The outcome of a write is unknown.
 fn too_large(operation: Operation, place: &str) -> VendorError {
     let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
     VendorError::new(fault, format!("{operation}: {place}: the answer is larger than {ANSWER_MAX} bytes"))
 }
 
-/// An error with its causes; reqwest hides them from `Display`.
+/// An error with its causes, which reqwest leaves out of `Display`.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
     use crate::vendor::Family;
 
-    /// What comes of an answer of this many bytes, whose length the vendor does not announce.
+    /// Reads an answer of this many bytes, whose length is not announced.
     async fn answered(operation: Operation, size: usize) -> Result<usize, VendorError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -153,15 +154,15 @@ mod tests {
                 let Ok(mut stream) = acceptor.accept(stream).await else { continue };
                 let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
                 let answered = stream.write_all(answer).await.is_ok() && stream.shutdown().await.is_ok();
-                assert!(answered, "who asks reads the answer");
+                assert!(answered, "the client reads the answer");
             }
         });
         url
     }
 
     #[tokio::test]
-    async fn a_vendor_is_known_by_the_certificates_that_are_named_and_by_no_others() {
-        // A second provider in one process is refused, and then the first one serves.
+    async fn vendor_is_trusted_by_configured_certificates_only() {
+        // Fails if a provider is installed already, which is used then.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let (shown, other) = (made(), made());

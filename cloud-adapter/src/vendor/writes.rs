@@ -1,4 +1,4 @@
-//! What the vendor was last told to change, for the status page. The whole story is in the log, target `audit`.
+//! The last writes to the vendor, for the status page. The complete log has the target `audit`.
 
 use std::{
     collections::VecDeque,
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::{Purpose, audit::object, flight::Job};
 use crate::driver::VendorError;
 
-/// So many are kept.
+/// Maximum number of writes.
 const KEPT: usize = 50;
 
-/// The last writes. Cloning shares them.
+/// The last writes. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(Arc<Mutex<VecDeque<Write>>>);
 
@@ -22,18 +22,18 @@ pub(super) struct Writes(Arc<Mutex<VecDeque<Write>>>);
 pub(crate) struct Write {
     /// When it was answered.
     pub(crate) at: Instant,
-    /// The vendor's word for it.
+    /// The vendor's name of the operation.
     pub(crate) operation: &'static str,
-    /// What it was about.
+    /// The object.
     pub(crate) object: Option<String>,
-    /// Who asked for it.
+    /// The caller.
     pub(crate) controller: &'static str,
-    /// What went wrong.
+    /// The error, if it failed.
     pub(crate) error: Option<String>,
 }
 
 impl Writes {
-    /// A request was answered.
+    /// Records an answered request.
     pub(super) fn note(&self, job: &Job, error: Option<&VendorError>) {
         if !job.operation.write {
             return;
@@ -51,7 +51,7 @@ impl Writes {
         kept.push_front(write);
     }
 
-    /// The newest first.
+    /// The last writes, the newest first.
     pub(super) fn all(&self) -> Vec<Write> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -1,9 +1,8 @@
-//! What the chart knows of annotations, for its admission policy and for `serviceDefaults`: their names, and a pattern for each type of
-//! value. Pure.
+//! Rules on annotations for the chart's admission policy and `serviceDefaults`: the names, and a pattern for each type of value. Pure.
 //!
-//! The patterns refuse nothing that service-controller takes, and let some through that it refuses: it has the last word, and says it
-//! with an Event. A test of service-controller and one on a real API server read the same examples. What a number means for one Service,
-//! such as a port of the nodes, no pattern says: the file has the keys, and the chart the rule.
+//! The patterns accept everything that service-controller accepts, and some values that it refuses with an Event. A test of
+//! service-controller and one with a real API server use the same examples. Patterns cannot express what a number means for a Service, such
+//! as a node port: the file lists those keys, and the chart has the rule.
 
 use std::fmt::Write as _;
 
@@ -17,9 +16,9 @@ const HEAD: &str =
 
 /// A type of value.
 struct Kind<'a> {
-    /// RE2, for the whole value.
+    /// RE2, matches the whole value.
     pattern: String,
-    /// What is right, for people.
+    /// Description of valid values, for users.
     says: String,
     keys: Vec<&'a str>,
 }
@@ -27,7 +26,7 @@ struct Kind<'a> {
 /// The file.
 ///
 /// # Errors
-/// As [`annotations::read`], and a type that nobody has thought about here.
+/// Returns the errors of [`annotations::read`], and an error for a type that is unknown here.
 pub(crate) fn rules(source: &str) -> Result<String> {
     let all = annotations::read(source)?;
     let mut kinds: Vec<Kind<'_>> = Vec::new();
@@ -60,12 +59,12 @@ pub(crate) fn rules(source: &str) -> Result<String> {
     Ok(file)
 }
 
-/// Whether the value is a port of the nodes, which must be one that the Service may have probed.
+/// Whether the value is a node port that must be one that the Service may have probed.
 fn is_of_nodes(annotation: &Annotation<'_>) -> bool {
     annotation.line("Unit: ").is_ok_and(|unit| unit.starts_with("port, "))
 }
 
-/// What is refused of an annotation's type though it is of the type, and why, in the words of service-controller.
+/// A pattern of values that are refused although they match the type, and the reason, in the words of service-controller.
 fn refused(annotation: &Annotation<'_>) -> Result<Option<(&'static str, &'static str)>> {
     Ok(match annotation.line("Type: ")? {
         "name" => Some((
@@ -85,7 +84,7 @@ fn list<'a>(file: &mut String, name: &str, entries: impl Iterator<Item = &'a str
     Ok(())
 }
 
-/// The pattern and the words of an annotation's type. `None`: too rich for a pattern.
+/// The pattern and the description of an annotation's type. `None`: too complex for a pattern.
 fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
     let name = annotation.line("Type: ")?;
     let (pattern, says) = match name {
@@ -94,7 +93,7 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
             "a name of letters, digits, -, _ and ., the first and the last a letter or a digit",
         ),
         "text" => (r"\S(.*\S)?", "a text without blanks around it"),
-        // What stands around an entry is cut off, and that may be a new line.
+        // Whitespace around an entry is ignored, and may include a newline.
         "list of texts" => (r"(?s).*\S.*", "texts with commas between them"),
         "list of namespaces" => (r"[a-z0-9,\s-]+", "names of namespaces with commas between them"),
         "list of IP addresses" => (r"[0-9a-fA-F:.,\s]+", "IP addresses with commas between them"),
@@ -105,12 +104,12 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
         "label selector, as of `kubectl get --selector`" => return Ok(None),
         "number" => return number(annotation.line("Unit: ")?).map(Some),
         words if words.starts_with('`') => return Ok(Some(one_of(words))),
-        other => bail!("the type {other:?} has no pattern yet: give it one in codegen/src/admission.rs"),
+        other => bail!("unknown type {other:?}: add a pattern in codegen/src/admission.rs"),
     };
     Ok(Some((pattern.to_owned(), says.to_owned())))
 }
 
-/// A number of as many digits as the largest has; `unit` is such as `port, 1 to 65535` or `connections, 1 or more`.
+/// A number with at most as many digits as the maximum; `unit` is such as `port, 1 to 65535` or `connections, 1 or more`.
 fn number(unit: &str) -> Result<(String, String)> {
     let (_what, range) = unit.split_once(", ").context("a number's `Unit: ` has no range")?;
     let pattern = match range.split_once(" to ") {
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_becomes_a_pattern() {
+    fn type_becomes_a_pattern() {
         let rows = [
             ("`slow`, `fast` or `wild`", "-", "says: slow, fast or wild\n    pattern: 'slow|fast|wild'"),
             ("number", "m/s, 1 to 300", "says: a number, 1 to 300\n    pattern: '[1-9][0-9]{0,2}'"),
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_of_a_type_and_what_is_a_port_of_the_nodes_is_listed() {
+    fn refused_values_and_node_ports_are_listed() {
         let names = rules(&with_type("name", "-")).expect("good");
         assert!(names.contains("nodePortKeys:\nvalues:\n"), "{names}");
         let refused =
@@ -164,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_nobody_has_thought_about_is_named() {
+    fn unknown_annotation_type_is_an_error() {
         let error = rules(&with_type("colour", "-")).expect_err("no such type");
-        assert!(format!("{error:#}").contains("\"colour\" has no pattern"), "{error:#}");
+        assert!(format!("{error:#}").contains("unknown type \"colour\""), "{error:#}");
         assert!(rules(&with_type("number", "-")).is_err(), "a number without a range");
     }
 }

@@ -1,72 +1,71 @@
-//! The annotations of a Service as a page to read, from the comments of the constants that service-controller reads them by. Pure.
+//! The reference page of Service annotations, generated from the comments of the constants in service-controller. Pure.
 //!
-//! It reads no Rust in general, only what that file is written in: comments of which `Type`, `Default`, `Unit` and `Needs` are lines of
-//! their own, and the constant below. Anything else in front of a constant is refused.
+//! This is not a general Rust parser. It supports only the form of that file: comments in which `Type`, `Default`, `Unit` and `Needs` have
+//! a line each, followed by the constant. Anything else before a constant is refused.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Where the constants are.
+/// The file with the constants.
 pub(crate) const SOURCE: &str = "service-controller/src/plan/annotations/keys.rs";
 
 const HEAD: &str = "# Annotations of a Service
 
 <!-- Written by `cargo xtask codegen` from service-controller/src/plan/annotations/keys.rs: change that. -->
 
-What a Service of type LoadBalancer can say of its load balancer beside its own fields. Every key begins with `";
+Settings of a Service of type LoadBalancer, in addition to its own fields. Every key begins with `";
 
 const RULES: &str = "`.
 
-- What the cloud behind the adapter cannot do is refused before anything is called: one Event names the annotation, what it holds, and
-  what would be right. *Needs* names the capability that the adapter must list.
-- A key below the prefix that is not in the table is refused with the nearest one, never passed over.
-- Keys with * are about each port. `port.<number or name>.<key>` says it of one port alone, and comes first: with `port.443.algorithm`
-  port 443 differs from the others. What is meant for all is passed over on ports where it makes no sense.
-- `x.<adapter>.<key>` is what only one vendor has. It reaches the adapter as it stands, if that is the adapter's vendor, such as
-  `x.openstack.member-subnet-id`; the adapter's page tells its keys.
-- A cluster's default is the flag `--service-default <key>=<value>` of service-controller, repeated for each, or the chart's value
-  `serviceController.serviceDefaults`. It holds for every Service that does not say it itself; an annotation that is removed lets it
-  through again. Keys marked with ¹ have none.
-- The chart's value `admissionPolicy.enabled` lets the API server refuse unknown keys, values of a wrong type, names that a Go cloud
-  controller manager may give, and ports that a Service may not have probed, when they are written.
-- Lists have commas between their entries. A duration is a whole number with `s`, `m` or `h`.
+- A setting that the cloud does not support is refused before any call: an Event names the annotation, its value, and what is expected.
+  *Needs* names the capability that the adapter must list.
+- A key that is not in the table is refused with the nearest known one, never ignored.
+- Keys with * apply to each port. `port.<number or name>.<key>`, such as `port.443.algorithm`, applies to one port and takes precedence. A
+  setting for all ports is ignored on ports where it makes no sense.
+- `x.<adapter>.<key>`, such as `x.openstack.member-subnet-id`, is passed unchanged to the adapter of that name, whose page lists its keys.
+- `--service-default <key>=<value>` (repeatable) of service-controller, or the chart's value `serviceController.serviceDefaults`, sets a
+  default for all Services of the cluster without the annotation. Keys with ¹ cannot have one.
+- With the chart's value `admissionPolicy.enabled`, the API server refuses unknown keys, values of a wrong type, names that a Go cloud
+  controller manager may give, and ports that a Service may not have probed.
+- Commas separate the entries of lists. A duration is a whole number with `s`, `m` or `h`.
 
-| key | type | default | unit | needs | |
-| --- | --- | --- | --- | --- | --- |
+| key | type | default | needs | |
+| --- | --- | --- | --- | --- |
 ";
 
 const TAIL: &str = "
-`service.beta.kubernetes.io/load-balancer-source-ranges`, a list of CIDRs, is Kubernetes' own; `spec.loadBalancerSourceRanges` wins.
+Kubernetes defines `service.beta.kubernetes.io/load-balancer-source-ranges`, a list of CIDRs; `spec.loadBalancerSourceRanges` takes
+precedence.
 ";
 
-/// The lines that every constant has.
+/// The lines that every constant must have.
 const LINES: [&str; 4] = ["Type: ", "Default: ", "Unit: ", "Needs: "];
 
-/// An annotation, as its constant and the comment in front of it say.
+/// An annotation, from its constant and the comment before it.
 pub(crate) struct Annotation<'a> {
     /// Without the prefix.
     pub(crate) name: &'a str,
-    /// How it is made: `port`, `service` or `one`.
+    /// Kind of the annotation: `port`, `service` or `one`.
     reach: &'a str,
     comment: Vec<&'a str>,
 }
 
 impl<'a> Annotation<'a> {
-    /// `made` is such as `port("algorithm");`.
+    /// `made` is the right-hand side, such as `port("algorithm");`.
     fn read(made: &'a str, comment: Vec<&'a str>) -> Result<Self> {
-        let (reach, name) = made.split_once("(\"").context("is not made of a name")?;
-        let name = name.split_once('"').context("has no end of its name")?.0;
-        ensure!(["port", "service", "one"].contains(&reach), "{reach} is not known");
+        let (reach, name) = made.split_once("(\"").context("is not a call with a name")?;
+        let name = name.split_once('"').context("has an unterminated name")?.0;
+        ensure!(["port", "service", "one"].contains(&reach), "unknown kind {reach}");
         let read = Self { name, reach, comment };
         for label in LINES {
             read.line(label)?;
         }
-        ensure!(!read.text().is_empty(), "says nothing of itself");
+        ensure!(!read.text().is_empty(), "has no description");
         Ok(read)
     }
 
-    /// Whether one port can have its own.
+    /// Whether it can be set for one port.
     pub(crate) fn is_of_ports(&self) -> bool {
         self.reach == "port"
     }
@@ -76,7 +75,7 @@ impl<'a> Annotation<'a> {
         self.reach != "one"
     }
 
-    /// What a line of its own says, such as `Type: `.
+    /// The text of a labelled line, such as `Type: `.
     pub(crate) fn line(&self, label: &str) -> Result<&'a str> {
         let line = self.comment.iter().find_map(|line| line.strip_prefix(label));
         line.with_context(|| format!("has no line `{label}`"))
@@ -91,16 +90,16 @@ impl<'a> Annotation<'a> {
 /// The prefix of all annotations.
 ///
 /// # Errors
-/// A file without it.
+/// Returns an error if the file has no prefix.
 pub(crate) fn prefix(source: &str) -> Result<&str> {
     let prefix = source.lines().find_map(|line| line.strip_prefix("pub(crate) const PREFIX: &str = "));
     Ok(prefix.with_context(|| format!("{SOURCE} has no PREFIX"))?.trim_matches(['"', ';']))
 }
 
-/// All annotations, in their order.
+/// All annotations, in the order of the file.
 ///
 /// # Errors
-/// A constant without one of its lines, or a file without constants.
+/// Returns an error if a constant lacks one of its lines, or if there are no constants.
 pub(crate) fn read(source: &str) -> Result<Vec<Annotation<'_>>> {
     let mut all = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
@@ -118,10 +117,10 @@ pub(crate) fn read(source: &str) -> Result<Vec<Annotation<'_>>> {
     Ok(all)
 }
 
-/// The page.
+/// Renders the page.
 ///
 /// # Errors
-/// As [`read`] and [`prefix`].
+/// Returns the errors of [`read`] and [`prefix`].
 pub(crate) fn page(source: &str) -> Result<String> {
     let mut page = [HEAD, prefix(source)?, RULES].concat();
     for annotation in read(source)? {
@@ -130,11 +129,11 @@ pub(crate) fn page(source: &str) -> Result<String> {
             "one" => " ¹",
             _ => "",
         };
-        write!(page, "| `{}`{mark} |", annotation.name)?;
-        for label in LINES {
-            write!(page, " {} |", annotation.line(label)?)?;
-        }
-        writeln!(page, " {} |", annotation.text())?;
+        let [kind, default, unit, needs] = LINES.map(|label| annotation.line(label));
+        let unit =
+            Some(unit?).filter(|unit| *unit != "-").map_or_else(String::new, |unit| format!(" ({unit})"));
+        let (name, text) = (annotation.name, annotation.text());
+        writeln!(page, "| `{name}`{mark} | {}{unit} | {} | {} | {text} |", kind?, default?, needs?)?;
     }
     page.push_str(TAIL);
     Ok(page)
@@ -147,16 +146,16 @@ mod tests {
     const PREFIX: &str = "pub(crate) const PREFIX: &str = \"lb.example.com/\";\n";
 
     #[test]
-    fn a_constant_becomes_a_row() {
+    fn constant_becomes_a_row() {
         let source = "/// How fast,\n/// at most.\n///\n/// Type: number\n/// Default: 1\n/// Unit: m/s\n/// Needs: -\n\
                       pub(crate) const SPEED: Key = Key::port(\"speed\");\n";
         let page = page(&[PREFIX, source].concat()).expect("good");
-        assert!(page.contains("| `speed` * | number | 1 | m/s | - | How fast, at most. |\n"), "{page}");
+        assert!(page.contains("| `speed` * | number (m/s) | 1 | - | How fast, at most. |\n"), "{page}");
         assert!(page.contains("begins with `lb.example.com/`"), "{page}");
     }
 
     #[test]
-    fn a_line_that_is_missing_is_named() {
+    fn missing_line_is_named() {
         let source =
             "/// How fast.\n///\n/// Type: number\npub(crate) const SPEED: Key = Key::one(\"speed\");\n";
         let error = page(&[PREFIX, source].concat()).expect_err("no default");

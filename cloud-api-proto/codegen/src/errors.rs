@@ -1,29 +1,31 @@
-//! The reasons of errors as a page to read, from the contract's enum. Pure.
+//! The reference page of error reasons, generated from the contract's enum. Pure.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::reference::last_cell;
+
 const HEAD: &str = "# Error reasons
 
 <!-- Written by `cargo xtask codegen` from the .proto files: change those. -->
 
-Every error of an adapter has one of these words as its reason (`google.rpc.ErrorInfo`), and where it makes sense to try again, it says when
-(`google.rpc.RetryInfo`). Callers decide by the word, never by the text. What to do about one: [From the Event to the
-cause](../troubleshoot.md#reasons-of-the-adapter). As a type: [Reason](contract.md#reason).
+Every error of an adapter has one of these reasons (`google.rpc.ErrorInfo`) and, if the call is retried, the delay
+(`google.rpc.RetryInfo`). The rules for callers are at [Reason](contract.md#reason), and the fixes in
+[Troubleshoot](../troubleshoot.md#reasons-of-the-adapter).
 
-| reason | gRPC code, and whether it is tried again | |
+| reason | gRPC code, and whether the call is retried | |
 | --- | --- | --- |
 ";
 
 const PREFIX: &str = "REASON_";
-/// Not an answer of any adapter.
+/// Never sent by an adapter.
 const NONE: &str = "UNSPECIFIED";
 
-/// The page. The first sentence of each comment has the code.
+/// Renders the page. The first sentence of each comment has the gRPC code.
 ///
 /// # Errors
-/// A value of another form.
+/// Returns an error if a value has another form.
 pub(crate) fn page(values: &[(String, String)]) -> Result<String> {
     let mut page = HEAD.to_owned();
     for (name, comment) in values {
@@ -37,7 +39,7 @@ pub(crate) fn page(values: &[(String, String)]) -> Result<String> {
         let (code, rest) = code.find([',', ' ']).map_or((code, ""), |at| code.split_at(at));
         let is_code = code.chars().all(|c| c.is_ascii_uppercase() || c == '_');
         ensure!(is_code && !code.is_empty(), "{name}: its comment does not begin with a code");
-        writeln!(page, "| `{word}` | `{code}`{rest} | {meaning} |")?;
+        writeln!(page, "| `{word}` | `{code}`{rest} | {}", last_cell(meaning))?;
     }
     Ok(page)
 }
@@ -51,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_becomes_a_row_with_its_code() {
+    fn enum_value_becomes_a_row_with_its_code() {
         let values = [
             value("REASON_UNSPECIFIED", "Newer. Decide on the code."),
             value("REASON_A_B", "ABORTED, retried. Another works. On it."),
@@ -60,12 +62,12 @@ mod tests {
         ];
         let page = page(&values).expect("good");
         let rows = "| `UNSPECIFIED` | | Newer. Decide on the code. |\n| `A_B` | `ABORTED`, retried | Another works. On it. |\n\
-                    | `C` | `INTERNAL` | A defect. |\n| `D` | `FAILED_PRECONDITION`, retried at once |  |\n";
+                    | `C` | `INTERNAL` | A defect. |\n| `D` | `FAILED_PRECONDITION`, retried at once | |\n";
         assert!(page.ends_with(rows), "{page}");
     }
 
     #[test]
-    fn a_comment_without_a_code_is_named() {
+    fn comment_without_a_code_is_an_error() {
         let error = page(&[value("REASON_A", "Another defect.")]).expect_err("no code");
         assert!(error.to_string().starts_with("REASON_A: "), "{error}");
     }

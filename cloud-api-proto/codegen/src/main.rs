@@ -1,8 +1,8 @@
-//! Writes what comes from the `.proto` files, `src/generated/` and the pages to read, and what comes from the annotations: their page and
-//! what the chart's admission policy refuses. With `--check` it writes nothing and fails if a file would change.
+//! Generates code and reference pages from the `.proto` files. From the annotations it generates their reference page and the rules of the
+//! chart's admission policy. With `--check` it writes nothing and fails if a file is out of date.
 //!
-//! The generated code is committed: no build script, no protobuf compiler for whoever builds, and a change of the contract
-//! shows in the diff.
+//! The generated code is committed, so that building needs no build script and no protobuf compiler, and so that reviews show changes of
+//! the contract.
 
 mod admission;
 mod annotations;
@@ -21,7 +21,7 @@ const FILES: [&str; 5] = [
     "cloudadapter/v1alpha1/load_balancer_service.proto",
     "cloudadapter/v1alpha1/route_service.proto",
 ];
-/// What is written into `out` by [`generate`], and where it belongs in the repository.
+/// The files that [`generate`] writes into `out`, and their places in the repository.
 const OUTPUTS: [(&str, &str); 6] = [
     ("cloudadapter.v1alpha1.rs", "cloud-api-proto/src/generated/cloudadapter.v1alpha1.rs"),
     ("descriptor.bin", "cloud-api-proto/src/generated/descriptor.bin"),
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     let check = match std::env::args().nth(1).as_deref() {
         None => false,
         Some("--check") => true,
-        Some(other) => bail!("unknown argument {other}: the only one is --check"),
+        Some(other) => bail!("unknown argument '{other}': the only one is --check"),
     };
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let fresh = tempfile::tempdir()?;
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     fs::write(fresh.path().join("annotations.yaml"), admission::rules(&keys)?)?;
     let mut stale = Vec::new();
     for (name, place) in OUTPUTS {
-        let new = fs::read(fresh.path().join(name)).with_context(|| format!("generated no {name}"))?;
+        let new = fs::read(fresh.path().join(name)).with_context(|| format!("{name} was not generated"))?;
         let committed = root.join(place);
         if fs::read(&committed).is_ok_and(|old| old == new) {
             continue;
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
         }
     }
     if check && !stale.is_empty() {
-        bail!("stale: {}: run `cargo xtask codegen`", stale.join(", "));
+        bail!("out of date: {}: run `cargo xtask codegen`", stale.join(", "));
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! The contract as a page to read: services, messages and enums with their comments, in the order of the files. Pure.
+//! The reference page of the contract: services, messages and enums with their comments, in the order of the files. Pure.
 
 mod comments;
 mod types;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
@@ -12,15 +12,15 @@ use prost_types::{
 
 use self::{comments::Comments, types::Types};
 
-/// The package whose files are shown; what they import is not.
+/// The package to render; imported packages are not rendered.
 const PACKAGE: &str = "cloudadapter.v1alpha1";
 
 const HEAD: &str = "# The contract
 
 <!-- Written by `cargo xtask codegen` from the .proto files: change those. -->
 
-Package `cloudadapter.v1alpha1`, as the comments of its [files](../../cloud-api-proto/proto/cloudadapter/v1alpha1/) say. How to serve it is told
-in [Write an adapter](../write-an-adapter.md).
+Package `cloudadapter.v1alpha1`, from the comments of its [files](../../cloud-api-proto/proto/cloudadapter/v1alpha1/).
+[Write an adapter](../write-an-adapter.md) describes how to implement it.
 ";
 
 // The numbers of `SourceCodeInfo.Location.path`. Source: google/protobuf/descriptor.proto.
@@ -34,10 +34,10 @@ const MESSAGE_ENUMS: i32 = 4;
 const ENUM_VALUES: i32 = 2;
 const SERVICE_METHODS: i32 = 2;
 
-/// The page.
+/// Renders the page.
 pub(crate) fn page(files: &FileDescriptorSet) -> String {
     let files: Vec<_> = files.file.iter().filter(|file| file.package() == PACKAGE).collect();
-    // What all share comes first.
+    // The file that the others share comes first.
     let (common, services): (Vec<&FileDescriptorProto>, Vec<_>) =
         files.into_iter().partition(|file| file.service.is_empty());
     let mut page = HEAD.to_owned();
@@ -55,7 +55,7 @@ pub(crate) fn values(files: &FileDescriptorSet, name: &str) -> Vec<(String, Stri
         let section = Section::of(file);
         for (at, one) in file.enum_type.iter().enumerate().filter(|(_, one)| one.name() == name) {
             let place = Place::root().child(FILE_ENUMS, at, name);
-            let comment = |at| section.cell(&place.child(ENUM_VALUES, at, "").path, None);
+            let comment = |at| section.cell(&place.child(ENUM_VALUES, at, "").path);
             all.extend(
                 one.value.iter().enumerate().map(|(at, value)| (value.name().to_owned(), comment(at))),
             );
@@ -64,13 +64,13 @@ pub(crate) fn values(files: &FileDescriptorSet, name: &str) -> Vec<(String, Stri
     all
 }
 
-/// One file.
+/// Renders one file.
 struct Section<'a> {
     file: &'a FileDescriptorProto,
     comments: Comments,
 }
 
-/// Where a thing stands in its file, and what it is called within the package.
+/// The position of an element in its file, and its name within the package.
 #[derive(Clone)]
 struct Place {
     path: Vec<i32>,
@@ -124,6 +124,9 @@ impl<'a> Section<'a> {
     fn message(&self, page: &mut String, message: &DescriptorProto, place: &Place) {
         line(page, &format!("\n### {}", place.name));
         self.text(page, &place.path);
+        for choice in choices(message) {
+            line(page, &format!("\nOne of {choice}."));
+        }
         if !message.field.is_empty() {
             line(page, "\n| | field | type | |\n| --: | --- | --- | --- |");
         }
@@ -131,10 +134,7 @@ impl<'a> Section<'a> {
         for (at, field) in message.field.iter().enumerate() {
             let path = place.child(MESSAGE_FIELDS, at, "").path;
             let (number, name, kind) = (field.number(), field.name(), types.words(field));
-            line(
-                page,
-                &format!("| {number} | `{name}` | {kind} | {} |", self.cell(&path, choice(message, field))),
-            );
+            line(page, &format!("| {number} | `{name}` | {kind} | {}", last_cell(&self.cell(&path))));
         }
         for (at, nested) in message.nested_type.iter().enumerate() {
             if !types::is_map_entry(nested) {
@@ -152,30 +152,41 @@ impl<'a> Section<'a> {
         line(page, "\n| | value | |\n| --: | --- | --- |");
         for (at, value) in one.value.iter().enumerate() {
             let path = place.child(ENUM_VALUES, at, "").path;
-            line(page, &format!("| {} | `{}` | {} |", value.number(), value.name(), self.cell(&path, None)));
+            let (number, name) = (value.number(), value.name());
+            line(page, &format!("| {number} | `{name}` | {}", last_cell(&self.cell(&path))));
         }
     }
 
-    /// A comment as paragraphs of its own.
+    /// A comment as separate paragraphs.
     fn text(&self, page: &mut String, path: &[i32]) {
         if let Some(comment) = self.comments.at(path) {
             line(page, &format!("\n{comment}"));
         }
     }
 
-    /// A comment in one line of a table, after what is known without it.
-    fn cell(&self, path: &[i32], before: Option<String>) -> String {
+    /// A comment in one line of a table. Empty if the name and the type say everything.
+    fn cell(&self, path: &[i32]) -> String {
         let comment = self.comments.at(path).unwrap_or_default();
         let words: Vec<&str> = comment.split_whitespace().collect();
-        let comment = words.join(" ").replace('|', "\\|");
-        before.map_or_else(|| comment.clone(), |before| format!("{before} {comment}"))
+        words.join(" ").replace('|', "\\|")
     }
 }
 
-/// Says that only one of several fields is set.
-fn choice(message: &DescriptorProto, field: &FieldDescriptorProto) -> Option<String> {
-    let at = usize::try_from(field.oneof_index.filter(|_| !field.proto3_optional())?).ok()?;
-    message.oneof_decl.get(at).map(|one| format!("*One of `{}`.*", one.name()))
+/// The last cell of a row, without a second blank if it is empty.
+pub(crate) fn last_cell(text: &str) -> String {
+    if text.is_empty() { "|".to_owned() } else { format!("{text} |") }
+}
+
+/// The fields of each `oneof`, of which only one may be set.
+fn choices(message: &DescriptorProto) -> Vec<String> {
+    let index = |field: &FieldDescriptorProto| field.oneof_index.filter(|_| !field.proto3_optional());
+    let mut choices: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+    for field in &message.field {
+        if let Some(at) = index(field) {
+            choices.entry(at).or_default().push(format!("`{}`", field.name()));
+        }
+    }
+    choices.into_values().map(|names| names.join(", ")).collect()
 }
 
 fn signature(method: &MethodDescriptorProto) -> String {
@@ -186,7 +197,7 @@ fn signature(method: &MethodDescriptorProto) -> String {
 }
 
 fn line(page: &mut String, text: &str) {
-    // A String takes everything.
+    // Writing to a String cannot fail.
     let _infallible = writeln!(page, "{text}").is_ok();
 }
 

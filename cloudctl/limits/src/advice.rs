@@ -1,4 +1,4 @@
-//! What to write where, and why: one rule a function. Rules look at what was simulated, and at the limits.
+//! Advice on which limits to change, and why: one rule per function. Rules read the simulation's results and the limits.
 
 mod rates;
 #[cfg(test)]
@@ -17,37 +17,37 @@ use crate::{
     scenarios::span,
 };
 
-/// A family that listings take more of than this is short of it when something happens.
+/// If listings take more than this share of a family, too little is left for changes.
 const MUCH: f64 = 0.2;
-/// Beyond this many calls, places in a queue come by the thousand.
+/// Queue limits above this are rounded up to whole thousands.
 const PLACES: usize = 1_024;
 
-/// What to change, and why.
+/// A change to the file, and its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advice {
-    /// For people.
+    /// The reason, as a sentence.
     pub text: String,
-    /// The key of the file.
+    /// The key in the file.
     pub key: String,
-    /// What to write there.
+    /// The value to write.
     pub value: String,
-    /// The same for the next run.
+    /// The same change for the next simulation.
     #[serde(skip)]
     change: Change,
 }
 
-/// What comes of advice that is taken.
+/// The effect of advice that is followed.
 #[derive(Clone, Debug, PartialEq)]
 enum Change {
     Limit(String, RateLimit),
     InFlight(&'static str, u32),
     Queue(cloud_budget::QueueLimits),
-    /// It changes nothing that is simulated of a start.
+    /// Nothing that the simulation of a start depends on.
     Nothing,
 }
 
-/// All that there is to say. `within`: how long a bucket alone may take; `refused`: calls for which there was no place.
+/// All advice. `within`: how long a bucket alone may take; `refused`: calls that the full queue refused.
 pub(crate) fn advise(
     question: &Question,
     (cases, within): (&[Case], Duration),
@@ -56,7 +56,7 @@ pub(crate) fn advise(
 ) -> Vec<Advice> {
     let mut advice = rates::advise(question, cases, within);
     advice.extend(queue(question, refused));
-    // What was said of a bucket already counts.
+    // Advice on other buckets is taken into account.
     let account = account(question, &advice);
     advice.extend(account);
     let bursts = bursts(question, &advice);
@@ -66,7 +66,7 @@ pub(crate) fn advise(
     advice
 }
 
-/// The question with all of the advice taken. `None`: a start would be as it is.
+/// The question with all advice followed. `None`: a start would not change.
 pub(crate) fn applied(question: &Question, advice: &[Advice]) -> Option<Question> {
     let mut better = question.clone();
     let limits = &mut better.config.limits;
@@ -85,7 +85,7 @@ pub(crate) fn applied(question: &Question, advice: &[Advice]) -> Option<Question
     (better.config.limits != question.config.limits).then_some(better)
 }
 
-/// Places that there were too few of.
+/// Queue limits that were too low.
 fn queue(question: &Question, refused: u64) -> Option<Advice> {
     let mut queue = question.config.limits.queue;
     let services = usize::try_from(question.services).unwrap_or(usize::MAX);
@@ -96,7 +96,8 @@ fn queue(question: &Question, refused: u64) -> Option<Advice> {
     let value = places.to_string();
     (refused > 0).then(|| Advice {
         text: format!(
-            "calls found no place in the queue {refused} times, and came back later: more places cost a little memory, and no calls"
+            "the full queue refused calls {refused} times, which were retried later: a longer queue \
+             costs a little memory, but no calls"
         ),
         key: format!("limits.queue.{key}"),
         value,
@@ -104,7 +105,8 @@ fn queue(question: &Question, refused: u64) -> Option<Advice> {
     })
 }
 
-/// The account lets less through than its families together: what they are given beyond it they never get. `said`: what is said already.
+/// The account's rate is lower than the sum of the rates of its families, so that these cannot be reached together. `said`: the advice so
+/// far.
 fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
     let buckets = &question.config.limits.buckets;
     let account = buckets.get("account").filter(|_| limit(said, "account").is_none())?;
@@ -116,8 +118,9 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
         let wanted = RateLimit { rate: sum, burst };
         Advice {
             text: format!(
-                "account lets {}/s through, and the families that draw from it are given {}/s together: what is beyond the account's they \
-                 never get at once. Raise it if the vendor allows that; else leave it, it is what holds{also}",
+                "account allows {}/s, but the families that draw from it have {}/s together, which \
+                 they can never use all at once. Raise it if the vendor allows that; else leave it, since \
+                 it is the effective limit{also}",
                 figure(rate),
                 figure(sum)
             ),
@@ -128,7 +131,7 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
     })
 }
 
-/// A bucket that one Service empties. Where something is said of it already, that has the burst, too: there is one advice a bucket.
+/// A bucket whose burst is smaller than the writes of one Service. A bucket with other advice is skipped, since that includes the burst.
 fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
     let families = question.config.limits.buckets.iter().filter_map(|(name, bucket)| {
         let (key, limit) = (bucket_key(name), bucket.limit);
@@ -137,7 +140,8 @@ fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
             let wanted = RateLimit { burst: writes, ..limit };
             Advice {
                 text: format!(
-                    "{name} has a burst of {}, and one Service takes {writes} writes of it: its last write waits {} though nothing else is sent",
+                    "{name} has a burst of {}, but one Service needs {writes} writes: its last write \
+                     waits {} even if nothing else is sent",
                     limit.burst,
                     span(Duration::from_secs_f64(f64::from(writes - limit.burst) / limit.rate))
                 ),
@@ -150,7 +154,7 @@ fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
     families.collect()
 }
 
-/// Writes that one Service takes of a bucket.
+/// Number of writes that one Service needs from a bucket.
 fn writes(question: &Question, bucket: &str) -> u32 {
     let pays = |family: &str| bucket == "account" || family == bucket;
     let creation = question.cloud.creation();
@@ -158,16 +162,16 @@ fn writes(question: &Question, bucket: &str) -> u32 {
     u32::try_from(writes).unwrap_or(u32::MAX)
 }
 
-/// A burst that has room for a Service, and a word on that where it is to grow.
+/// A burst that is sufficient for one Service, and a text about it if it has to be raised.
 fn with_burst(question: &Question, bucket: &str, burst: u32) -> (u32, String) {
     let writes = writes(question, bucket);
     if burst >= writes {
         return (burst, String::new());
     }
-    (writes, format!("; a burst of {writes}, as one Service takes so many writes of it at once"))
+    (writes, format!("; also a burst of {writes}, since one Service needs that many writes at once"))
 }
 
-/// Listings that take much of a family.
+/// Listings that use a large share of a family.
 fn listings(question: &Question, steady: &Steady) -> Vec<Advice> {
     let much = steady.families.iter().filter(|family| family.share >= MUCH);
     let of = |listed: &Listed, family: &str| {
@@ -197,14 +201,14 @@ fn listings(question: &Question, steady: &Steady) -> Vec<Advice> {
 
 fn mode(question: &Question) -> Option<Advice> {
     (question.config.limits.mode == Mode::Shadow).then(|| Advice {
-        text: "with mode shadow nothing is delayed; all figures here are those of enforce".to_owned(),
+        text: "mode shadow delays no calls; all figures here are for mode enforce".to_owned(),
         key: "limits.mode".to_owned(),
         value: "enforce".to_owned(),
         change: Change::Nothing,
     })
 }
 
-/// What was advised for a bucket.
+/// The advised limit of a bucket.
 fn limit(said: &[Advice], name: &str) -> Option<RateLimit> {
     said.iter().find_map(|one| match &one.change {
         Change::Limit(bucket, limit) if bucket == name => Some(*limit),
@@ -212,13 +216,13 @@ fn limit(said: &[Advice], name: &str) -> Option<RateLimit> {
     })
 }
 
-/// A limit as it stands in the file, where it is taken times the cluster's share.
+/// A limit in the file's format, where it is multiplied by the cluster's share.
 fn written(question: &Question, RateLimit { rate, burst }: RateLimit) -> String {
     let share = question.config.share;
     format!("{{rate: {}, burst: {}}}", figure(rate / share), (f64::from(burst) / share).ceil())
 }
 
-/// A rate with the digits that people need. A small one has two that count: it is never 0.
+/// A rate, rounded. A small one keeps two significant digits, so that it is never 0.
 fn figure(rate: f64) -> f64 {
     let parts = match rate {
         high if high >= 10.0 => 1.0,

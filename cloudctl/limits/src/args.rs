@@ -1,4 +1,4 @@
-//! What is asked: flags, and the file that they name.
+//! The question: flags, and the file that they name.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::builder::RangedU64ValueParser;
 
 use crate::Cloud;
 
-/// More is a slip of the finger.
+/// Larger numbers are assumed to be typing mistakes.
 const NODES_MAX: u64 = 10_000;
 const SERVICES_MAX: u64 = 5_000;
 
@@ -21,15 +21,15 @@ pub struct Args {
     #[arg(long, value_name = "S", value_parser = up_to(SERVICES_MAX))]
     pub services: u32,
 
-    /// Routes to the nodes' pods, at most 20,000; 0 where the pods' network takes care of itself [default: one a node]
+    /// Routes to the nodes' pods, at most 20,000; 0 if the pod network needs no routes in the cloud [default: one per node]
     #[arg(long, value_name = "R", value_parser = up_to(2 * NODES_MAX))]
     pub routes: Option<u32>,
 
-    /// The adapter's configuration file: what the adapter is given by --config. `-` reads standard input
+    /// The adapter's configuration file, as for its flag --config. `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub limits: PathBuf,
 
-    /// Whose calls are made, and whose limits hold where the file has none
+    /// Cloud whose calls are simulated, and whose default limits apply where the file has none
     #[arg(long, value_enum, default_value_t)]
     pub cloud: Cloud,
 }
@@ -42,7 +42,7 @@ impl Args {
     /// Reads the file.
     ///
     /// # Errors
-    /// If it cannot be read, or is not as the adapter takes it.
+    /// The file cannot be read, or the adapter would refuse it.
     pub fn question(&self) -> Result<Question, Error> {
         let path = || self.limits.display().to_string();
         let text = if self.limits.as_os_str() == "-" {
@@ -65,14 +65,14 @@ pub struct Question {
     pub services: u32,
     /// Routes to the nodes' pods.
     pub routes: u32,
-    /// Whose calls are made.
+    /// The cloud whose calls are simulated.
     pub cloud: Cloud,
     /// The adapter's settings.
     pub config: cloud_adapter::Config,
 }
 
 impl Question {
-    /// Reads the text of the adapter's file, by the adapter's own code. Without routes there is one a node.
+    /// Parses the text of the adapter's file with the adapter's own code. `routes`: `None` means one per node.
     ///
     /// # Errors
     /// All faults of the text, with the paths of their keys, separated by semicolons.
@@ -81,32 +81,32 @@ impl Question {
         text: &str,
         cloud: Cloud,
     ) -> Result<Self, String> {
-        // As the adapter has it: who writes a file in place empties it first.
+        // As in the adapter: an editor that writes a file in place truncates it first.
         if text.trim().is_empty() {
-            return Err("it is empty: write {} for the adapter's own limits".to_owned());
+            return Err("it is empty: write {} to use the adapter's own limits".to_owned());
         }
         let config = cloud_adapter::Config::parse(text, cloud.call_limits())?;
         Ok(Self { nodes, services, routes: routes.unwrap_or(nodes), cloud, config })
     }
 }
 
-/// Why there is no answer.
+/// Why the question cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
     #[error("--limits {path}: cannot be read: {source}")]
     Read {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is not what the adapter expects. All faults are named.
+    /// The adapter would refuse the file. All faults are named.
     #[error("--limits {path}: {faults}")]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong, with the keys, separated by semicolons.
+        /// The faults, with the paths of their keys, separated by semicolons.
         faults: String,
     },
 }

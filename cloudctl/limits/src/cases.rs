@@ -1,4 +1,4 @@
-//! What is judged: each thing that happens, whether it takes too long, and the calls that it takes.
+//! The cases that are judged: whether each takes too long, and which calls it needs.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use crate::{
     report::{Bound, BucketUse},
 };
 
-/// What takes longer is worth a word.
+/// A case that takes longer gets advice.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
-/// A rate that was just enough would leave nothing for what else happens.
+/// Margin of an advised rate, so that some of it remains for other calls.
 const ROOM: f64 = 1.1;
-/// As good as no limit: more is refused in a file.
+/// In effect no limit: a file must not contain a higher rate.
 const UNLIMITED: f64 = 100_000.0;
 
-/// Something that happens.
+/// The kind of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Adapter and controllers start.
+    /// The adapter and the controllers start.
     Start,
-    /// The same, and users make Services meanwhile.
+    /// The same, and users create Services during the start.
     Users,
     /// A node joins.
     Joins,
 }
 
-/// Something that happens, and what came of it.
+/// A case and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) kind: Kind,
-    /// Whether somebody waits too long.
+    /// Whether it takes too long.
     pub(crate) late: bool,
-    /// What limits it.
+    /// The limit that determines how long it takes.
     pub(crate) bound_by: Option<Bound>,
-    /// The calls that it takes. Where it never ends, of a run that does: what was not sent yet was not counted.
+    /// All calls of the case. If it never converges, those of a run with higher limits that does, since unsent calls are not counted.
     pub(crate) whole: Scenario,
 }
 
 impl Case {
-    /// `waited`: how long people wait, if they live to see it. `run` lets it happen under other limits.
+    /// `waited`: how long users wait, or `None` if it never ends. `run` simulates the case under other limits.
     pub(crate) fn of(
         question: &Question,
         (kind, scenario): (Kind, &Scenario),
@@ -48,32 +48,32 @@ impl Case {
         let late = waited.is_none_or(|seconds| seconds > PATIENCE.as_secs_f64());
         let whole = match scenario.converged_seconds {
             Some(_) => scenario.clone(),
-            // How many reads are shared depends on the rate.
+            // The number of shared reads depends on the rate.
             None => run(&enough(question, &run(&unlimited(question)))),
         };
         Self { kind, late, bound_by: scenario.bound_by.clone(), whole }
     }
 
-    /// The rate at which its calls of a bucket are made within some time.
+    /// The rate at which the case's calls of a bucket are finished in this time.
     pub(crate) fn wanted(&self, used: &BucketUse, burst: u32, within: Duration) -> f64 {
         rate(self.waiting(used, burst), within)
     }
 
-    /// The calls of a bucket that are not in its burst, which is spent at a start.
+    /// The calls of a bucket beyond its burst, which is already used up at a start.
     pub(crate) fn waiting(&self, used: &BucketUse, burst: u32) -> f64 {
         let burst = if self.kind == Kind::Joins { u64::from(burst) } else { 0 };
         count(used.awaited.saturating_sub(burst))
     }
 }
 
-/// Nothing waits for a token.
+/// The question without limits on rates.
 fn unlimited(question: &Question) -> Question {
     let mut free = question.clone();
     free.config.limits.buckets.values_mut().for_each(|bucket| bucket.limit.rate = UNLIMITED);
     free
 }
 
-/// With the rates that the calls of a run need.
+/// The question with rates that are sufficient for the calls of a run.
 fn enough(question: &Question, run: &Scenario) -> Question {
     let mut faster = question.clone();
     for used in &run.buckets {
@@ -84,7 +84,7 @@ fn enough(question: &Question, run: &Scenario) -> Question {
     faster
 }
 
-/// The rate at which so many calls are made within some time.
+/// The rate at which this number of calls is finished in this time.
 fn rate(calls: f64, within: Duration) -> f64 {
     calls * ROOM / within.as_secs_f64()
 }

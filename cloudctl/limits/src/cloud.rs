@@ -1,5 +1,5 @@
-//! What a cloud's driver sends to its vendor: how often it may, and the calls of each thing that happens. From the drivers, which tests
-//! of this crate compare.
+//! The calls that a cloud's driver sends to its vendor for each event, and its default limits. Copied from the drivers; tests of this crate
+//! compare them.
 
 mod openstack;
 mod sim;
@@ -11,18 +11,18 @@ use std::time::Duration;
 use cloud_adapter::{driver::VendorLimit, vendor::Operation};
 use serde::Serialize;
 
-/// A cloud whose driver is known here.
+/// A cloud whose driver is modelled here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub enum Cloud {
-    /// The simulated cloud: routes, members and machines by the hundred in a call
+    /// The simulated cloud: hundreds of routes, members and instances per call
     #[default]
     Sim,
-    /// OpenStack with Octavia: a load balancer with all its parts in a call, and one more for its public address
+    /// OpenStack with Octavia: a load balancer with all its parts in one call, and another call for its public address
     Openstack,
 }
 
-/// What the adapter keeps a shared listing of.
+/// The collections that the adapter keeps shared listings of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Collection {
     Instances,
@@ -33,7 +33,7 @@ pub(crate) enum Collection {
 impl Collection {
     pub(crate) const ALL: [Self; 3] = [Self::Instances, Self::LoadBalancers, Self::Routes];
 
-    /// The section of the file below `cache`.
+    /// The section below `cache` in the file.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Instances => "instances",
@@ -42,7 +42,7 @@ impl Collection {
         }
     }
 
-    /// The family whose rate says how often it may be listed.
+    /// The family whose rate limits how often the collection may be listed.
     pub(crate) const fn family(self) -> &'static str {
         match self {
             Self::Instances => "compute",
@@ -52,18 +52,18 @@ impl Collection {
     }
 }
 
-/// What there is at the vendor.
+/// The objects in the cloud.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stock {
     pub(crate) nodes: u32,
     pub(crate) balancers: u32,
     pub(crate) routes: u32,
-    /// Pools whose members the adapter has not read since they changed.
+    /// Pools whose members changed after the adapter read them last.
     pub(crate) unread: u32,
 }
 
 impl Cloud {
-    /// The driver's limits, for what the file does not name.
+    /// The driver's default limits, for what the file does not set.
     pub(crate) fn call_limits(self) -> &'static [(&'static str, VendorLimit)] {
         match self {
             Self::Sim => &sim::CALL_LIMITS,
@@ -71,7 +71,7 @@ impl Cloud {
         }
     }
 
-    /// What a start costs before anything is listed.
+    /// The calls at a start before anything is listed.
     pub(crate) fn start(self) -> &'static [Operation] {
         match self {
             Self::Sim => &sim::START,
@@ -79,7 +79,7 @@ impl Cloud {
         }
     }
 
-    /// The calls of one listing, in order. `page_size`: what the file says.
+    /// The calls of one listing, in order. `page_size`: the value in the file.
     pub(crate) fn listing(self, what: Collection, stock: Stock, page_size: Option<u32>) -> Vec<Operation> {
         match self {
             Self::Sim => sim::listing(what, stock, page_size),
@@ -95,7 +95,7 @@ impl Cloud {
         }
     }
 
-    /// The writes by which a load balancer with one port follows a node that joins.
+    /// The writes that a load balancer with one port needs when a node joins.
     pub(crate) fn membership(self) -> Operation {
         match self {
             Self::Sim => sim::MEMBERSHIP,
@@ -103,8 +103,8 @@ impl Cloud {
         }
     }
 
-    /// The reads of one load balancer that is waited for: before it is made, and then each time that it is looked. `None`: the driver
-    /// has none, and all are listed.
+    /// The reads of a single load balancer: before it is created, and then at each poll. `None`: the driver has no such calls, and lists
+    /// all load balancers.
     pub(crate) fn single_reads(self) -> Option<(Operation, Operation)> {
         match self {
             Self::Sim => Some(sim::SINGLE_READS),
@@ -112,7 +112,7 @@ impl Cloud {
         }
     }
 
-    /// Whether the members of each pool that was written are read, by a call of their own.
+    /// Whether the members of each changed pool are read by a separate call.
     pub(crate) fn reads_members(self) -> bool {
         match self {
             Self::Sim => false,
@@ -120,7 +120,7 @@ impl Cloud {
         }
     }
 
-    /// How many routes are laid together.
+    /// How many routes are created in one batch.
     pub(crate) fn route_batch(self) -> u32 {
         match self {
             Self::Sim => sim::ROUTE_BATCH,
@@ -128,7 +128,7 @@ impl Cloud {
         }
     }
 
-    /// The calls by which so many routes are laid, one after the other.
+    /// The calls that create this number of routes, one after the other.
     pub(crate) fn laying(self, routes: u32) -> Vec<Operation> {
         match self {
             Self::Sim => vec![sim::BATCH_ROUTES],
@@ -136,7 +136,7 @@ impl Cloud {
         }
     }
 
-    /// Whether routes have to be listed to see what was laid.
+    /// Whether routes have to be listed to confirm that they were created.
     pub(crate) fn lists_after_laying(self) -> bool {
         match self {
             Self::Sim => false,
@@ -144,7 +144,7 @@ impl Cloud {
         }
     }
 
-    /// How soon the adapter looks again after a write.
+    /// The interval of polls after a write.
     pub(crate) fn poll(self) -> Duration {
         match self {
             Self::Sim => sim::POLL,
@@ -152,7 +152,7 @@ impl Cloud {
         }
     }
 
-    /// How long after its start the adapter makes no load balancer, lest it makes one that reads do not show yet.
+    /// How long after its start the adapter creates no load balancer, because reads may not show yet what its predecessor created.
     pub(crate) fn creates_after(self) -> Duration {
         match self {
             Self::Sim => Duration::ZERO,
@@ -161,7 +161,7 @@ impl Cloud {
     }
 }
 
-/// Calls that so many items take by pages of at most `most`: one at least.
+/// The number of calls for this number of items in pages of at most `most`, at least one.
 fn pages(
     operation: Operation,
     items: u32,

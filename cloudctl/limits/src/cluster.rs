@@ -1,7 +1,7 @@
-//! A cluster and its adapter, as far as vendor calls are concerned: listings that are shared, load balancers that converge one write
-//! after the other, routes in batches.
+//! A model of a cluster and its adapter, limited to vendor calls: shared listings, load balancers that converge one write after the other,
+//! routes in batches.
 //!
-//! It leaves out what changes few calls: requests' deadlines, and controllers that ask again how far their load balancers are.
+//! It leaves out what changes few calls: deadlines of requests, and repeated requests of controllers whose load balancers are pending.
 
 mod balancers;
 mod listings;
@@ -19,49 +19,49 @@ use crate::{
     world::{Asked, Caller, World},
 };
 
-/// A run that takes longer than this in virtual time is given up.
+/// A run that takes longer than this in virtual time is aborted.
 pub(crate) const LONGEST: Duration = Duration::from_hours(7 * 24);
 
-/// What an answer, or a moment, means.
+/// The meaning of an answer or of a timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum News {
-    /// A call of the start has come back.
+    /// A call of the start was answered.
     Started,
-    /// A page has come.
+    /// A page of a listing was answered.
     Page(Collection),
     /// A collection is to be refreshed.
     Refresh(Collection),
-    /// A Service is handed in.
+    /// A Service is passed to the adapter.
     HandIn(usize),
-    /// A load balancer was written, or read alone.
+    /// A load balancer was written, or read by a call of its own.
     Written(usize),
     Read(usize),
-    /// A load balancer is to be looked at.
+    /// A load balancer is to be polled.
     Poll(usize),
-    /// A call of a batch of routes has come back.
+    /// A call of a batch of routes was answered.
     Laid,
 }
 
-/// What a run begins with, and what happens in it.
+/// The initial state of a run, and the events in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
     /// The adapter starts, and its controllers with it.
     pub(crate) starts: bool,
-    /// What there is at the vendor.
+    /// The objects in the cloud at the begin.
     pub(crate) stock: Stock,
-    /// Load balancers to make.
+    /// Load balancers to create.
     pub(crate) create: u32,
-    /// Load balancers to make for a user, each at its moment.
+    /// Times at which users create one load balancer each.
     pub(crate) users: Vec<Duration>,
     /// A node joins.
     pub(crate) node: bool,
-    /// Load balancers that it joins.
+    /// Load balancers that the node joins.
     pub(crate) join: u32,
-    /// Routes to lay.
+    /// Routes to create.
     pub(crate) lay: u32,
 }
 
-/// When what was wanted is so. `None`: not yet.
+/// When each part of the desired state was reached. `None`: not yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Milestones {
     pub(crate) nodes: Option<Time>,
@@ -70,7 +70,7 @@ pub(crate) struct Milestones {
 }
 
 impl Milestones {
-    /// The last of them, if all are reached.
+    /// The last of them, if all were reached.
     pub(crate) fn all(&self) -> Option<Time> {
         Some(self.nodes?.max(self.routes?).max(self.balancers?))
     }
@@ -85,13 +85,13 @@ pub(crate) struct Cluster {
     stock: Stock,
     listings: BTreeMap<Collection, Listing>,
     balancers: Vec<Balancer>,
-    /// Those that are not as they shall be.
+    /// Number of load balancers that are not ready.
     unsettled: usize,
-    /// Those of them for which somebody waits: users, not nodes.
+    /// Number of those that users wait for, not nodes.
     awaited: usize,
     pub(crate) starts: bool,
     starting: Vec<Operation>,
-    /// Routes that are not laid, and the calls of the batch that is being laid.
+    /// Number of routes still to create, and the remaining calls of the batch in progress.
     to_lay: u32,
     laying: Option<Vec<Operation>>,
     pub(crate) reached: Milestones,
@@ -125,7 +125,7 @@ impl Cluster {
         cluster
     }
 
-    /// Runs until everything is as it shall be, at most until then.
+    /// Runs until everything has converged, at most until `until`.
     pub(crate) fn converge(&mut self, until: Time) {
         while self.reached.all().is_none()
             && let Some(news) = self.world.next(until)
@@ -134,14 +134,14 @@ impl Cluster {
         }
     }
 
-    /// Runs until then.
+    /// Runs until `until`.
     pub(crate) fn run(&mut self, until: Time) {
         while let Some(news) = self.world.next(until) {
             self.hear(news);
         }
     }
 
-    /// How long it took from the wish to the load balancer for those that users made.
+    /// For users' load balancers, the time from the request until they were ready.
     pub(crate) fn user_times(&self) -> Vec<Duration> {
         let users = self.balancers.iter().filter(|balancer| balancer.user);
         users.filter_map(|balancer| Some(balancer.ready?.since(balancer.began))).collect()
@@ -160,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// The credentials are checked first; then all is listed at once, for controllers watch it.
+    /// Checks the credentials, then lists all collections at once, because controllers watch them.
     fn start(&mut self) {
         match self.starting.pop() {
             Some(operation) => {
@@ -171,7 +171,7 @@ impl Cluster {
         }
     }
 
-    /// Everything is known already. A node that joins is asked for live, and all else follows it.
+    /// Begins with everything known. For a joining node, instances are listed live, and the other changes follow.
     fn go_on(&mut self, node: bool) {
         let now = self.world.now();
         for what in Collection::ALL {
@@ -189,13 +189,13 @@ impl Cluster {
         }
     }
 
-    /// A collection is known for the first time, or again.
+    /// Handles a complete listing of a collection. `first`: it is the first one.
     fn listed(&mut self, what: Collection, first: bool) {
         let now = self.world.now();
         match what {
             Collection::Instances if self.reached.nodes.is_none() => {
                 self.reached.nodes = Some(now);
-                // What is there follows the new node; at a start its load balancers are listed first.
+                // Existing load balancers follow the new node; at a start they are listed first.
                 if !self.starts {
                     self.hand_in_all();
                 }
@@ -228,7 +228,7 @@ fn page_size(cache: &cloud_adapter::CacheSettings, what: Collection) -> Option<u
     settings(cache, what).page_size
 }
 
-/// What the file says of a collection.
+/// The settings of a collection in the file.
 pub(crate) fn settings(
     cache: &cloud_adapter::CacheSettings,
     what: Collection,
@@ -240,7 +240,7 @@ pub(crate) fn settings(
     }
 }
 
-/// The adapter itself.
+/// A caller in the adapter itself.
 fn adapter(what: &str, class: Class) -> Caller {
     Caller { class, controller: "adapter", object: Arc::from(what), user: false, again: false }
 }

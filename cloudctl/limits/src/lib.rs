@@ -1,16 +1,16 @@
-//! What limits on vendor calls mean for a cluster of some size: the adapter's own scheduler decides, in virtual time, about the calls
+//! What limits on vendor calls mean for a cluster of a given size: the adapter's own scheduler decides, in virtual time, about the calls
 //! that the adapter and its controllers make. Hours pass in milliseconds, and the same question has the same answer each time.
 //!
 //! In reading order:
-//! - [`Args`] and [`Question`]: what is asked; the file is read by the adapter's own code;
-//! - `cloud`: what a cloud's driver sends for each thing that happens, from the drivers;
+//! - [`Args`] and [`Question`]: the question; the file is parsed by the adapter's own code;
+//! - `cloud`: the calls that a cloud's driver sends for each event, copied from the drivers;
 //! - `world`: the scheduler, a vendor that answers after a fixed time, and the clock between them;
-//! - `cluster`: listings that are shared, load balancers that converge, routes in batches, as the adapter does it;
-//! - `scenarios`: what is made to happen; `tally`: what is counted meanwhile;
-//! - `cases`: which of it takes too long; `advice`: what to write where, and why; [`Report`] and its text.
+//! - `cluster`: shared listings, load balancers that converge, routes in batches, as in the adapter;
+//! - `scenarios`: the simulated events; `tally`: the counters;
+//! - `cases`: which events take too long; `advice`: what to write where, and why; [`Report`] and its text.
 //!
-//! The model vendor answers each call, a read after 200 ms and a write after 500 ms, and what was written shows in the next read. It
-//! throttles nothing: whether a vendor allows what a file says, only the vendor knows.
+//! The model vendor answers each call, a read after 200 ms and a write after 500 ms, and a write is visible in the next read. It never
+//! throttles: only the vendor knows which rates it allows.
 
 mod advice;
 mod args;
@@ -33,10 +33,10 @@ pub use self::{
     scenarios::simulate,
 };
 
-/// Reads the file and answers.
+/// Reads the file and runs the simulation.
 ///
 /// # Errors
-/// If the file cannot be read, or is not as the adapter takes it: all faults, with their keys.
+/// The file cannot be read, or the adapter would refuse it: all faults, with their keys.
 pub fn run(args: &Args) -> Result<Report, Error> {
     Ok(simulate(&args.question()?))
 }

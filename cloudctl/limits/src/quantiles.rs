@@ -1,23 +1,23 @@
-//! How long things took, many of them in three figures.
+//! Three quantiles of a set of durations.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Seconds, to the millisecond. By nearest rank: each figure is one that was measured.
+/// Seconds, to the millisecond. By nearest rank: each value was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Quantiles {
-    /// Half took no longer.
+    /// Median.
     pub p50_seconds: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_seconds: f64,
-    /// None took longer.
+    /// Maximum.
     pub max_seconds: f64,
 }
 
 impl Quantiles {
-    /// Those of some times. `None` of none.
+    /// The quantiles of these durations. `None` if there are none.
     pub(crate) fn of(times: &[Duration]) -> Option<Self> {
         let mut times = times.to_vec();
         times.sort_unstable();
@@ -29,12 +29,12 @@ impl Quantiles {
     }
 }
 
-/// To the millisecond.
+/// Rounds to the millisecond.
 pub(crate) fn seconds(time: Duration) -> f64 {
     rounded(time.as_secs_f64(), 1_000.0)
 }
 
-/// To so many parts of one.
+/// Rounds to this number of parts of 1.
 pub(crate) fn rounded(number: f64, parts: f64) -> f64 {
     (number * parts).round() / parts
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_figure_is_one_that_was_measured() {
+    fn quantiles_are_measured_values() {
         let times: Vec<_> = (1..=200).rev().map(Duration::from_secs).collect();
         let all = Quantiles { p50_seconds: 100.0, p99_seconds: 198.0, max_seconds: 200.0 };
         assert_eq!(Quantiles::of(&times), Some(all));

@@ -1,4 +1,4 @@
-//! The answer. Its fields are what `-o json` prints.
+//! The result. Its fields are what `-o json` prints.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
     quantiles::{Quantiles, rounded, seconds},
 };
 
-/// Below this part of what it allows, a limit is not what everything waits for.
+/// A limit that is used less than this is not the one that everything waits for.
 const BINDS: f64 = 0.8;
-/// Calls in flight of a family that the file does not name.
+/// Default limit of calls in flight, for a family that the file does not name.
 const IN_FLIGHT: u32 = 16;
 
 /// What the limits mean for the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Whose calls were made.
+    /// The cloud whose calls were simulated.
     pub cloud: Cloud,
     /// Nodes.
     pub nodes: u32,
@@ -32,45 +32,45 @@ pub struct Report {
     pub routes: u32,
     /// Families that neither the file nor the driver has limits for.
     pub assumed: Vec<&'static str>,
-    /// The adapter and its controllers start, and all nodes and Services are there already.
+    /// The adapter and its controllers start, and all nodes and Services already exist.
     pub bootstrap: Scenario,
-    /// Services that users make while the cluster starts. `None`: it never ends.
+    /// Services that users create during the start. `None`: the start never ends.
     pub users: Option<Users>,
     /// Nothing changes.
     pub steady: Steady,
-    /// A node joins a cluster that is as it shall be.
+    /// A node joins a cluster that has converged.
     pub joins: Scenario,
     /// What to change.
     pub advice: Vec<Advice>,
-    /// The start with all of the advice taken. `None`: it would be as it is.
+    /// The start with all advice followed. `None`: it would not change.
     pub advised_bootstrap: Option<Scenario>,
 }
 
-/// Something that happens and comes to an end.
+/// An event with an end.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scenario {
-    /// When everything is as it shall be. `None`: not within a week.
+    /// When everything has converged. `None`: not within a week.
     pub converged_seconds: Option<f64>,
     /// When all nodes are known.
     pub nodes_seconds: Option<f64>,
-    /// When all routes are laid.
+    /// When all routes are created.
     pub routes_seconds: Option<f64>,
-    /// When all load balancers are as they shall be.
+    /// When all load balancers are ready.
     pub load_balancers_seconds: Option<f64>,
-    /// What limits it, if a limit does: else it is the time that calls take.
+    /// The limit that determines the duration, if any; otherwise it is the latency of the calls.
     pub bound_by: Option<Bound>,
     /// The calls, by family.
     pub calls: Vec<CallCount>,
-    /// How long calls waited, the most urgent first.
+    /// How long calls waited, most urgent class first.
     pub waits: Vec<ClassWait>,
     /// How much of each bucket was used.
     pub buckets: Vec<BucketUse>,
-    /// Calls for which there was no place in the queue at first.
+    /// Calls that the full queue refused at first.
     pub refused: u64,
 }
 
-/// A limit, and how much of what it allows was used.
+/// A limit, and how much of it was used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bound {
@@ -84,11 +84,11 @@ pub struct Bound {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallCount {
-    /// Its word.
+    /// The name of the family.
     pub family: &'static str,
-    /// Those that changed nothing.
+    /// Calls that change nothing.
     pub reads: u32,
-    /// Those that did.
+    /// Calls that change something.
     pub writes: u32,
 }
 
@@ -96,11 +96,11 @@ pub struct CallCount {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassWait {
-    /// Its word.
+    /// The name of the class.
     pub class: &'static str,
-    /// How many there were.
+    /// Number of calls.
     pub calls: usize,
-    /// How long they waited for their turn.
+    /// How long they waited in the queue.
     pub wait: Quantiles,
 }
 
@@ -110,35 +110,35 @@ pub struct ClassWait {
 pub struct BucketUse {
     /// Its name.
     pub bucket: String,
-    /// Calls a second that it lets through.
+    /// Its rate, per second.
     pub rate: f64,
-    /// Calls that it let through.
+    /// Calls that drew from it.
     pub calls: u64,
-    /// Those of them that somebody waited for: all but what is listed again and again.
+    /// Those that a user or node waited for: all but periodic listings.
     pub awaited: u64,
-    /// Part of what it would have let through until the end, 0 to 1.
+    /// Part of its capacity until the end, 0 to 1.
     pub used: f64,
 }
 
-/// Services that users make in the middle of a start.
+/// Services that users create during a start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Users {
-    /// How many there were.
+    /// Number of Services.
     pub services: u32,
-    /// How long each of their calls waited for its turn.
+    /// How long each of their calls waited in the queue.
     pub wait: Quantiles,
-    /// From the wish to the load balancer.
+    /// Time from the request until the load balancer was ready.
     pub ready: Quantiles,
 }
 
-/// An hour in which nothing changes.
+/// An hour without changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Steady {
-    /// By family.
+    /// Calls by family.
     pub families: Vec<FamilyShare>,
-    /// Where the calls come from.
+    /// The periodic listings that cause the calls.
     pub listings: Vec<Listed>,
 }
 
@@ -146,23 +146,23 @@ pub struct Steady {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FamilyShare {
-    /// Its word.
+    /// The name of the family.
     pub family: &'static str,
-    /// In a mean hour.
+    /// Calls in an average hour.
     pub calls_per_hour: f64,
-    /// Part of what its bucket lets through, 0 to 1.
+    /// Part of the capacity of its bucket, 0 to 1.
     pub share: f64,
 }
 
-/// A collection that is listed again and again.
+/// A collection that is listed periodically.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
-    /// Its section of the file, below `cache`.
+    /// Its section below `cache` in the file.
     pub collection: &'static str,
-    /// How often.
+    /// The interval.
     pub every_seconds: f64,
-    /// What one listing takes, by family.
+    /// Calls of one listing, by family.
     pub calls: Vec<CallCount>,
 }
 
@@ -181,7 +181,7 @@ impl Listed {
 }
 
 impl Scenario {
-    /// What a run brought.
+    /// The result of a run.
     pub(crate) fn of(cluster: &Cluster, question: &Question) -> Self {
         let reached = &cluster.reached;
         let at = |time: Option<Time>| time.map(|time| seconds(time.since(Time::ZERO)));
@@ -225,7 +225,7 @@ fn buckets(cluster: &Cluster, question: &Question, lasted: f64) -> Vec<BucketUse
     buckets.filter(|bucket| bucket.calls > 0).collect()
 }
 
-/// By family, how much of the calls that may be in flight were.
+/// How much of the limit of calls in flight was used, by family.
 fn in_flight<'a>(
     cluster: &'a Cluster,
     question: &'a Question,
@@ -239,12 +239,12 @@ fn in_flight<'a>(
     })
 }
 
-/// Calls of a family that may be in flight.
+/// The limit of calls in flight for a family.
 pub(crate) fn most_in_flight(question: &Question, family: &str) -> u32 {
     question.config.limits.concurrency.get(family).copied().unwrap_or(IN_FLIGHT)
 }
 
-/// What is used up most, if it is used up.
+/// The limit that is used most, if it is used up.
 fn bound(buckets: &[BucketUse], in_flight: impl Iterator<Item = Bound>) -> Option<Bound> {
     let buckets = buckets.iter().map(|bucket| Bound { key: bucket_key(&bucket.bucket), used: bucket.used });
     let most = buckets.chain(in_flight).max_by(|one, other| one.used.total_cmp(&other.used));

@@ -1,4 +1,4 @@
-//! What is made to happen: a cluster starts, a user makes a Service meanwhile, nothing changes for an hour, a node joins.
+//! The simulated events: a cluster starts, users create Services during the start, nothing changes for an hour, a node joins.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::{
     report::{FamilyShare, Listed, Report, Scenario, Steady, Users},
 };
 
-/// Services that users make while the cluster starts, at equal distances.
+/// Services that users create during the start, at equal intervals.
 pub(crate) const USERS: u32 = 20;
-/// Long enough that it does not matter which listings are under way at its end.
+/// Long enough that listings in progress at its end do not matter.
 const DAY: Duration = Duration::from_hours(24);
 
-/// How long a bucket alone may take, by the first that is enough: what comes one after the other has to be faster each.
+/// Candidates for how long a bucket alone may take; the first sufficient one is used, since consecutive steps have to share the time.
 const WITHIN: [Duration; 5] = [
     PATIENCE,
     Duration::from_mins(4),
@@ -28,7 +28,7 @@ const WITHIN: [Duration; 5] = [
     Duration::from_mins(1),
 ];
 
-/// What has an end, each from its own beginning.
+/// The events that end, each from its own beginning.
 struct Ends {
     bootstrap: Scenario,
     users: Option<Users>,
@@ -36,7 +36,7 @@ struct Ends {
     cases: [Case; 3],
 }
 
-/// Lets it all happen, and says what to change.
+/// Simulates all events, and gives advice.
 #[must_use]
 pub fn simulate(question: &Question) -> Report {
     let ends = ends(question);
@@ -73,7 +73,7 @@ fn ends(question: &Question) -> Ends {
     Ends { bootstrap, users, joins, cases }
 }
 
-/// Advice, and a start with all of it taken. Where no rate is enough, it is the other limits or the calls themselves that take so long.
+/// Advice, and a start with all of it followed. If no rate is sufficient, other limits or the latency of the calls take the time.
 fn advised(question: &Question, ends: &Ends, steady: &Steady) -> (Vec<Advice>, Option<Scenario>) {
     let refused = ends.bootstrap.refused.max(ends.joins.refused);
     let mut first = None;
@@ -91,14 +91,14 @@ fn advised(question: &Question, ends: &Ends, steady: &Steady) -> (Vec<Advice>, O
     first.unwrap_or_default()
 }
 
-/// The adapter and its controllers start, and all nodes and Services are there.
+/// The adapter and its controllers start, and all nodes and Services already exist.
 fn bootstrap(question: &Question) -> Scenario {
     let mut cluster = Cluster::new(question, &beginning(question));
     cluster.converge(Time::ZERO + LONGEST);
     Scenario::of(&cluster, question)
 }
 
-/// The same, and users make Services meanwhile, while it `lasts`.
+/// The same, and users create Services during the start, which takes `lasts`.
 fn users(question: &Question, lasts: Duration) -> (Option<Users>, Scenario) {
     let users = (1..=USERS).map(|user| lasts * user / (USERS + 1)).collect();
     let mut cluster = Cluster::new(question, &Plot { users, ..beginning(question) });
@@ -115,7 +115,7 @@ fn beginning(question: &Question) -> Plot {
     Plot { starts: true, stock, create: services, lay: routes, ..Plot::default() }
 }
 
-/// Nothing changes, and everything is listed again and again: a mean hour.
+/// Nothing changes, and every collection is listed periodically: an average hour.
 fn steady(question: &Question) -> Steady {
     let mut cluster = Cluster::new(question, &Plot { stock: settled(question), ..Plot::default() });
     let listings = Collection::ALL.map(|what| {
@@ -136,7 +136,7 @@ fn steady(question: &Question) -> Steady {
     Steady { families: families.collect(), listings: listings.into() }
 }
 
-/// A node joins a cluster that is as it shall be, and all that follows.
+/// A node joins a cluster that has converged.
 fn joins(question: &Question) -> Scenario {
     let stock = settled(question);
     let stock = Stock { nodes: stock.nodes + 1, ..stock };
@@ -151,7 +151,7 @@ fn settled(question: &Question) -> Stock {
     Stock { nodes: question.nodes, balancers: question.services, routes: question.routes, unread: 0 }
 }
 
-/// Of use to people: a time in the largest unit that has figures.
+/// A readable duration, in the largest suitable unit.
 #[must_use]
 pub(crate) fn in_words(time: f64) -> String {
     match time {
@@ -162,7 +162,7 @@ pub(crate) fn in_words(time: f64) -> String {
     }
 }
 
-/// As [`in_words`].
+/// Like [`in_words`].
 pub(crate) fn span(time: Duration) -> String {
     in_words(seconds(time))
 }

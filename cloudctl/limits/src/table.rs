@@ -1,4 +1,4 @@
-//! The answer for people: a title at the margin, what belongs to it indented.
+//! The human-readable result: headings at the margin, their contents indented.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl Report {
     fn advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAdvice")?;
         if self.advice.is_empty() {
-            writeln!(f, "  none: nobody waits longer than 5 min for a limit")?;
+            writeln!(f, "  none: no limit delays anything by more than 5 min")?;
         }
         for advice in &self.advice {
             writeln!(f, "  {}\n      {}: {}", advice.text, advice.key, advice.value)?;
@@ -57,7 +57,7 @@ fn scenario(f: &mut fmt::Formatter<'_>, title: &str, scenario: &Scenario) -> fmt
     writeln!(f, "\n{title}")?;
     row(f, "converged after", &time(scenario.converged_seconds))?;
     row(f, "  nodes known", &time(scenario.nodes_seconds))?;
-    row(f, "  routes laid", &time(scenario.routes_seconds))?;
+    row(f, "  routes created", &time(scenario.routes_seconds))?;
     row(f, "  load balancers ready", &time(scenario.load_balancers_seconds))?;
     row(f, "bound by", &bound(scenario))?;
     for calls in &scenario.calls {

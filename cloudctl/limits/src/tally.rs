@@ -1,4 +1,4 @@
-//! What is counted while things happen.
+//! Counters of a run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,9 +13,9 @@ pub(crate) struct Tally {
     pub(crate) families: BTreeMap<Family, Calls>,
     /// How long each call waited, by class.
     pub(crate) waits: BTreeMap<Class, Vec<Duration>>,
-    /// The same of the calls of Services that users made meanwhile.
+    /// The same for calls of Services that users create during the start.
     pub(crate) user_waits: Vec<Duration>,
-    /// Calls that were told to come back later.
+    /// Calls that were refused and retried later.
     pub(crate) refused: u64,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Tally {
 pub(crate) struct Calls {
     pub(crate) reads: u32,
     pub(crate) writes: u32,
-    /// Those of them that nobody waits for: what is listed again and again.
+    /// Those of periodic listings, which nothing waits for.
     pub(crate) again: u32,
-    /// For how long the vendor was at them, in sum.
+    /// Total time that the vendor took for them.
     pub(crate) under_way: Duration,
 }
 

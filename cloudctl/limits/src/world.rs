@@ -1,4 +1,4 @@
-//! The scheduler, a vendor that answers after a fixed time, and the clock between them. Knows nothing of what the calls are for.
+//! The scheduler, a vendor that answers after a fixed time, and the clock between them. Does not depend on what the calls are for.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,23 +7,23 @@ use cloud_budget::{Answer, Call, Class, Config, Decision, Outcome, Report, Sched
 
 use crate::tally::Tally;
 
-/// From sending to the answer.
+/// Latency of a read and of a write.
 pub(crate) const READ: Duration = Duration::from_millis(200);
 pub(crate) const WRITE: Duration = Duration::from_millis(500);
 
-/// On whose behalf a call is made.
+/// The caller of a vendor call.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) class: Class,
     pub(crate) controller: &'static str,
     pub(crate) object: Arc<str>,
-    /// Its waits are counted apart, too.
+    /// Whether its waits are also counted separately, as those of users.
     pub(crate) user: bool,
-    /// Nobody waits for it: it is what is listed again and again.
+    /// Whether it is a periodic listing, which nothing waits for.
     pub(crate) again: bool,
 }
 
-/// A call that somebody wants to make. `news`: what its answer means.
+/// A requested call. `news`: the meaning of its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked<N> {
     pub(crate) operation: Operation,
@@ -31,16 +31,16 @@ pub(crate) struct Asked<N> {
     pub(crate) news: N,
 }
 
-/// What happens at some moment.
+/// An event at a certain time.
 #[derive(Debug)]
 enum Event<N> {
     Answered(Ticket),
-    /// A refused call is handed in again, as who was told to come back does.
+    /// A refused call is submitted again after the delay that its caller was given.
     Again(Asked<N>, Time),
     Due(N),
 }
 
-/// The world of one run.
+/// The simulated world of one run.
 #[derive(Debug)]
 pub(crate) struct World<N> {
     scheduler: Scheduler,
@@ -52,7 +52,7 @@ pub(crate) struct World<N> {
 }
 
 impl<N: Clone> World<N> {
-    /// Full buckets, unless it is a start: what the process before it spent is spent.
+    /// Begins with full buckets, or at a start with empty ones, because the previous process may have used them up.
     pub(crate) fn new(config: Config, starts: bool) -> Self {
         let mut scheduler = Scheduler::new(config, Time::ZERO);
         if starts {
@@ -70,12 +70,12 @@ impl<N: Clone> World<N> {
         self.scheduler.report(self.now)
     }
 
-    /// Queues a call. `None`: it has to come back later, which it does.
+    /// Queues a call. `None`: it was refused, and is retried later.
     pub(crate) fn submit(&mut self, asked: Asked<N>) -> Option<Ticket> {
         self.hand_in(asked, self.now)
     }
 
-    /// Others wait for a call as well, which stands where they would from now on.
+    /// Gives a queued call the priority of another caller that now waits for it, too.
     pub(crate) fn raise(&mut self, ticket: Ticket, caller: &Caller) {
         if let Some((asked, _)) = self.calls.get_mut(&ticket) {
             asked.caller = caller.clone();
@@ -83,12 +83,12 @@ impl<N: Clone> World<N> {
         }
     }
 
-    /// Notes a moment.
+    /// Schedules a timer.
     pub(crate) fn due(&mut self, at: Time, news: N) {
         self.note(at, Event::Due(news));
     }
 
-    /// What happens next: a call has come back, or a moment that was noted has come. `None`: nothing until then.
+    /// The next event: an answered call or a timer. `None`: nothing happens until then.
     pub(crate) fn next(&mut self, until: Time) -> Option<N> {
         loop {
             let wake = self.send();
@@ -117,11 +117,11 @@ impl<N: Clone> World<N> {
         }
     }
 
-    /// Sends what may be sent now; returns when the scheduler wants to be asked again.
+    /// Sends the calls that may be sent now; returns when the scheduler is to be asked again.
     fn send(&mut self) -> Option<Time> {
         loop {
             match self.scheduler.next(self.now) {
-                // A scheduler that wants to be asked again at once would be asked for ever.
+                // Prevents an endless loop if the scheduler asks to be called again at once.
                 Decision::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
                 Decision::Send { ticket, .. } => {
                     let Some((asked, since)) = self.calls.get(&ticket) else { continue };
@@ -166,7 +166,7 @@ fn latency(operation: Operation) -> Duration {
     if operation.write { WRITE } else { READ }
 }
 
-/// As the adapter hands calls in. They have no deadline: work that a request does not live to see goes on without it.
+/// Builds calls as the adapter does. They have no deadline, since the adapter continues its work when a request ends.
 fn call<N>(asked: &Asked<N>) -> Call {
     let Caller { class, controller, object, .. } = &asked.caller;
     let urgent = *class == Class::Interactive && *controller == "service-controller";

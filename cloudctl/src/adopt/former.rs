@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cluster::Cluster, missing::Missing};
 
-/// Where it lives, and the name of its Lease. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
+/// Namespace and name of its Lease. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-controller-manager";
-/// What its service controller puts on Services with a load balancer, as ours does.
+/// The finalizer that it adds to Services with a load balancer; the service-controller uses the same.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// What kubelets put on nodes that no cloud provider has looked at.
+/// The taint that kubelets set on nodes that no cloud provider has initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Seconds since its last renewal after which it does not run any more: twice its Lease.
+/// Seconds since the last renewal of its Lease after which it counts as stopped: twice the duration of the Lease.
 const LAPSED: i64 = 30;
-/// The label of our own pods.
+/// The label of the pods of this project's chart.
 const OURS: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
 
-/// What is asked for.
+/// The resources that are read.
 pub(super) const LEASES: &str = "leases";
 pub(super) const PODS: &str = "pods";
 pub(super) const SERVICES: &str = "services";
@@ -39,37 +39,37 @@ pub(super) const NODES: &str = "nodes";
 pub struct Former {
     /// Its Lease `kube-system/cloud-controller-manager`.
     pub lease: Option<FormerLease>,
-    /// Pods in `kube-system` that look like one.
+    /// Pods in `kube-system` that look like a cloud controller manager.
     pub pods: Vec<String>,
-    /// Services of type `LoadBalancer` with the finalizer that says that there is a load balancer.
+    /// Services of type `LoadBalancer` with the finalizer of a load balancer.
     pub services: Vec<String>,
     /// Nodes that no cloud provider has initialised yet.
     pub uninitialised: Vec<String>,
-    /// What of this could not be read, and why: `leases`, `pods`, `services`, `nodes`. Nothing is known of it.
+    /// The resources that could not be read, and why: `leases`, `pods`, `services`, `nodes`. Nothing is known of them.
     pub unread: BTreeMap<String, String>,
 }
 
 impl Former {
-    /// Nothing could be read.
+    /// A report for which nothing could be read.
     pub(super) fn unread(why: &str) -> Self {
         let unread = [LEASES, PODS, SERVICES, NODES].map(|what| (what.to_owned(), why.to_owned())).into();
         Self { unread, ..Self::default() }
     }
 }
 
-/// Its Lease.
+/// The Lease of the other cloud controller manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FormerLease {
-    /// Who held it last.
+    /// The last holder.
     pub holder: String,
-    /// When it was renewed last.
+    /// Time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// It was renewed just now.
+    /// Whether the last renewal is recent.
     pub running: bool,
 }
 
-/// Looks for it.
+/// Looks for another cloud controller manager and what it left.
 pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
     let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
     let mut lacks = |what: &str, why: Missing| {
@@ -109,7 +109,7 @@ fn lease(lease: Lease, now: Timestamp) -> FormerLease {
     FormerLease { running: fresh && !holder.is_empty(), holder, renewed }
 }
 
-/// Whether a pod looks like a cloud controller manager in Go: by what it runs, or with which cloud.
+/// Whether a pod looks like the former cloud controller manager, by its program or its cloud provider.
 fn is_one(pod: &Pod) -> bool {
     if pod.labels().get(OURS.0).is_some_and(|it| it == OURS.1) {
         return false;
@@ -151,12 +151,12 @@ mod tests {
                 .running
         };
         assert!(of("a", "2026-01-02T03:04:00.000000Z"));
-        assert!(!of("a", "2026-01-02T03:00:00.000000Z"), "long ago");
-        assert!(!of("", "2026-01-02T03:04:00.000000Z"), "given back");
+        assert!(!of("a", "2026-01-02T03:00:00.000000Z"), "renewed long ago");
+        assert!(!of("", "2026-01-02T03:04:00.000000Z"), "released");
     }
 
     #[test]
-    fn one_is_known_by_what_it_runs() {
+    fn a_former_ccm_is_recognised_by_its_command() {
         let pod = |label: &str, command: &[&str], args: &[&str]| {
             let container = json!({ "name": "it", "command": command, "args": args });
             let pod =
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn services_and_nodes_are_known_by_what_is_on_them() {
+    fn services_and_nodes_are_recognised_by_finalizer_and_taint() {
         let service = |kind: &str, finalizer: &str| {
             let service = json!({ "metadata": { "finalizers": [finalizer] }, "spec": { "type": kind } });
             has_balancer(&serde_json::from_value(service).expect("a Service"))

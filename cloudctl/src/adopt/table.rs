@@ -1,4 +1,4 @@
-//! How people see it.
+//! The human-readable report.
 
 use super::{
     AdoptReport, Change,
@@ -10,7 +10,7 @@ use crate::{
     words::{NOTHING, age, many},
 };
 
-/// Names on a line.
+/// Maximum number of names on a line.
 const NAMES: usize = 5;
 
 impl Report for AdoptReport {
@@ -27,7 +27,7 @@ impl Report for AdoptReport {
             let marks = many(self.marks, "mark");
             paper.toned(
                 Tone::Good,
-                &format!("Safe: taking over sets {marks} at the cloud and changes nothing else there."),
+                &format!("Safe: taking over sets {marks} in the cloud and changes nothing else there."),
             );
             paper.line(
                 "Stop the other cloud controller manager, then `helm upgrade` with --set dryRun=false.",
@@ -63,7 +63,7 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
             let renewed = lease.renewed.map_or_else(|| NOTHING.to_owned(), |at| age(report.at, at));
             let (tone, runs) =
                 if lease.running { (Tone::Warn, "runs") } else { (Tone::Plain, "does not run") };
-            let holder = if lease.holder.is_empty() { "nobody" } else { &lease.holder };
+            let holder = if lease.holder.is_empty() { "no process" } else { &lease.holder };
             Cell::new(tone, format!("{runs}: held by {holder}, renewed {renewed} ago"))
         }
     };
@@ -73,14 +73,11 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
         "Services with a load balancer".into(),
         unread(SERVICES).unwrap_or_else(|| named(&former.services)),
     ]);
-    table.row([
-        "nodes nobody has initialised".into(),
-        unread(NODES).unwrap_or_else(|| named(&former.uninitialised)),
-    ]);
+    table.row(["uninitialised nodes".into(), unread(NODES).unwrap_or_else(|| named(&former.uninitialised))]);
     paper.table(&table, 2);
 }
 
-/// How many, and the first of them.
+/// The number of objects, and the first of them.
 fn named(names: &[String]) -> Cell {
     if names.is_empty() {
         return Cell::new(Tone::Dim, "none");

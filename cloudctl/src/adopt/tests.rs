@@ -1,4 +1,4 @@
-//! What is safe, and what is not.
+//! Which reports are safe, and which are not.
 
 use insta::assert_snapshot;
 
@@ -18,8 +18,8 @@ fn adopted() -> Planned {
         "Service",
         "default/web",
         &[
-            ("tag load balancer lb-1 as ours", "UpdateLoadBalancer", "loadbalancer"),
-            ("describe floating IP 192.0.2.1 as ours", "UpdateFloatingIp", "network"),
+            ("tag load balancer lb-1 as owned by this cluster", "UpdateLoadBalancer", "loadbalancer"),
+            ("describe floating IP 192.0.2.1 as owned by this cluster", "UpdateFloatingIp", "network"),
         ],
     )
 }
@@ -46,9 +46,9 @@ fn marks_alone_are_safe() {
       Lease                          runs: held by ccm-x, renewed 2s ago
       pods                           1: openstack-ccm-1
       Services with a load balancer  7: default/web-0, default/web-1, default/web-2, default/web-3, default/web-4, ...
-      nodes nobody has initialised   none
+      uninitialised nodes            none
 
-    Safe: taking over sets 2 marks at the cloud and changes nothing else there.
+    Safe: taking over sets 2 marks in the cloud and changes nothing else there.
     Stop the other cloud controller manager, then `helm upgrade` with --set dryRun=false.
     ");
     assert!(report.is_well() && report.marks == 2, "{report:#?}");
@@ -60,8 +60,8 @@ fn marks_alone_are_safe() {
 fn what_would_change_is_listed() {
     let listener = ("create listener tcp/80", "CreateListener", "loadbalancer");
     let attach = ("attach floating IP 192.0.2.1", "UpdateFloatingIp", "network");
-    let take_off =
-        ("take the tags off load balancer lb-1, which others use", "UpdateLoadBalancer", "loadbalancer");
+    let untag = "remove the owner's tags from load balancer lb-1, which others use";
+    let take_off = (untag, "UpdateLoadBalancer", "loadbalancer");
     let mut node = planned("node-controller", "Node", "a", &[]);
     node.what.cluster = vec!["delete the node".to_owned(), "initialise provider ID sim://a".to_owned()];
     let report = of(vec![
@@ -74,14 +74,14 @@ fn what_would_change_is_listed() {
       Lease                          runs: held by ccm-x, renewed 2s ago
       pods                           1: openstack-ccm-1
       Services with a load balancer  7: default/web-0, default/web-1, default/web-2, default/web-3, default/web-4, ...
-      nodes nobody has initialised   none
+      uninitialised nodes            none
 
     What would change
-      OBJECT               CONTROLLER          CHANGE                                                  OPERATION
-      Node a               node-controller     delete the node                                         -
-      Service default/new  service-controller  create listener tcp/80                                  CreateListener
-      Service default/new  service-controller  attach floating IP 192.0.2.1                            UpdateFloatingIp
-      Service default/new  service-controller  take the tags off load balancer lb-1, which others use  UpdateLoadBalancer
+      OBJECT               CONTROLLER          CHANGE                                                             OPERATION
+      Node a               node-controller     delete the node                                                    -
+      Service default/new  service-controller  create listener tcp/80                                             CreateListener
+      Service default/new  service-controller  attach floating IP 192.0.2.1                                       UpdateFloatingIp
+      Service default/new  service-controller  remove the owner's tags from load balancer lb-1, which others use  UpdateLoadBalancer
 
     What would be added in the cluster
       OBJECT  CONTROLLER       CHANGE                          OPERATION
@@ -94,7 +94,7 @@ fn what_would_change_is_listed() {
 }
 
 #[test]
-fn every_doubt_is_told() {
+fn every_doubt_is_listed() {
     let mut refused = adopted();
     refused.what.trouble = Some("The quota is reached".to_owned());
     refused.what.reason = Some("VENDOR_QUOTA".to_owned());
@@ -102,8 +102,8 @@ fn every_doubt_is_told() {
     let missing = vec![Missing::new("route-controller", "no pod")];
     let doubts = report(now(), gathered(vec![at_work], vec![refused]), former(), missing).doubts;
     assert_snapshot!(doubts.join("\n"), @r"
-    service-controller sc-1: works already, so that its plan is what is left to do: install it with --set dryRun=true, before it works
-    service-controller sc-1: has looked at 3 of 4 objects so far: ask again
+    service-controller sc-1: already runs, so its plan shows only what is left to do; `adopt` is for a dry run before that: install it with --set dryRun=true
+    service-controller sc-1: has reconciled 3 of 4 objects so far: try again later
     Service default/web: The quota is reached
     not everything could be read
     ");
@@ -114,16 +114,16 @@ fn every_doubt_is_told() {
 }
 
 #[test]
-fn who_holds_no_shard_proves_nothing() {
-    let gaps = vec!["nobody that was read holds shard 0 of service-controller".to_owned()];
+fn a_replica_without_shards_proves_nothing() {
+    let gaps = vec!["no replica that was read holds shard 0 of service-controller".to_owned()];
     let gathered = Gathered { gaps: gaps.clone(), ..gathered(vec![planner(0, 0)], Vec::new()) };
     let report = report(now(), gathered, former(), Vec::new());
     assert!(!report.safe && report.doubts == gaps, "{:?}", report.doubts);
 }
 
 #[test]
-fn what_was_not_read_is_not_said_to_be_absent() {
-    let away = "there is no way to the API server";
+fn unread_resources_are_not_reported_as_absent() {
+    let away = "not connected to the API server";
     let missing = vec![Missing::new("API server", away)];
     let report = report(now(), gathered(vec![planner(4, 4)], Vec::new()), Former::unread(away), missing);
     let text = written(&report, Format::Table, false).expect("written");

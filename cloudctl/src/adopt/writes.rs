@@ -1,12 +1,12 @@
-//! Which writes to the API server only add. Known by the words of our controllers (`*/src/reconcile/rehearse.rs` and what they show);
-//! what is said in other words counts as a change.
+//! Decides which planned writes to the API server only add something. Recognised by the texts of this repository's controllers
+//! (`*/src/reconcile/rehearse.rs`); any other text counts as a change.
 
-/// What a node gets that nobody has initialised.
+/// Fields that are set on an uninitialised node.
 const INITIALISE: &str = "initialise ";
-/// What replaces the addresses of a node.
+/// Replaces the addresses of a node.
 const ADDRESSES: &str = "addresses ";
 
-/// The lines about one object, each with whether it only adds. A line that is indented belongs to that before it.
+/// The lines about one object, each with whether it only adds. An indented line belongs to the line before it.
 pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
     let is_new = lines.iter().any(|line| line.starts_with(INITIALISE));
     let mut all: Vec<(&str, bool)> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
 }
 
 fn adds(line: &str, is_new: bool) -> bool {
-    // That one waits for an address means that there is none.
+    // If it waits for an address, the status is still empty.
     let always = [
         INITIALISE,
         "add the finalizer ",
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_is_no_change() {
+    fn additions_are_not_changes() {
         let label = "  label    topology.kubernetes.io/zone=a";
         let new =
             ["addresses  InternalIP=192.0.2.1", "initialise provider ID sim://a, taints left []", label];
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_or_removes_is_one_and_so_is_what_nobody_knows() {
+    fn replacements_removals_and_unknown_texts_are_changes() {
         for line in [
             "addresses  InternalIP=192.0.2.1",
             "write the status: 192.0.2.1",
             "remove the finalizer x, and empty the status",
             "set the condition NetworkUnavailable to True (NoRouteCreated)",
-            "delete the node: its machine is gone",
+            "delete the node: its instance is gone",
             "taint the node",
         ] {
             assert_eq!(changes(&[line]), [line]);

@@ -1,4 +1,4 @@
-//! How people see it.
+//! The human-readable report.
 
 use ::pages::report::{Explanation, State};
 use jiff::Timestamp;
@@ -43,7 +43,7 @@ impl Report for ExplainReport {
         &self.missing
     }
 
-    /// An object that is not known is not well, nor is one that waits, or that is none of ours.
+    /// An unknown object is not well, nor is one that waits or that no controller manages.
     fn is_well(&self) -> bool {
         let well = |it: &Explanation| match it.state {
             State::NotLookedAt | State::Working | State::Settled => it.held,
@@ -55,13 +55,13 @@ impl Report for ExplainReport {
 
 fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, paper: &mut Paper) {
     let (tone, state) = match page.state {
-        State::NotLookedAt if page.held => (Tone::Warn, "not looked at yet"),
+        State::NotLookedAt if page.held => (Tone::Warn, "not reconciled yet"),
         State::NotLookedAt => (Tone::Bad, "no replica that was read holds its shard"),
-        State::Working => (Tone::Warn, "under way"),
+        State::Working => (Tone::Warn, "in progress"),
         State::Waiting => (Tone::Bad, "waits"),
-        State::Settled => (Tone::Good, "as wanted"),
-        State::NotOurs => (Tone::Warn, "not ours"),
-        State::Unknown => (Tone::Warn, "in a state that this cloudctl is too old for"),
+        State::Settled => (Tone::Good, "in sync"),
+        State::NotOurs => (Tone::Warn, "not managed by this controller"),
+        State::Unknown => (Tone::Warn, "in a state that this version of cloudctl does not know"),
     };
     let since = page.since.map(|at| format!(" for {}", age(now, at))).unwrap_or_default();
     paper.toned(tone, &format!("{title}: {state}{since}"));
@@ -86,7 +86,7 @@ fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, 
     paper.table(&table, 2);
 }
 
-/// The word beside the first line.
+/// Rows for lines under a common label.
 fn lines(table: &mut Table, word: &str, lines: &[String]) {
     let none = [NOTHING.to_owned()];
     let shown = if lines.is_empty() && word != "plan" { &none } else { lines };
@@ -125,7 +125,7 @@ fn of_budget(budget: &OfBudget, now: Timestamp, paper: &mut Paper) {
         paper.line(format!("  breaker {}: {}{retry}", it.family, breaker(it.state)));
     }
     if budget.queues.is_empty() && budget.budgets.is_empty() && budget.breakers.is_empty() {
-        paper.line("  nothing waits for it any more");
+        paper.line("  no call waits for it any more");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What comes of pages.
+//! Reports from pages.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn waits() -> Page<Explanation> {
         "sc-2",
         &json!({
             "held": true, "shard": 1, "state": "waiting", "wanted": ["1 listener: TCP 80 -> 30080", "2 backends"],
-            "plan": ["add finalizer", "ensure (first look)"], "waitsFor": "The words of the Event", "reason": "BUDGET_EXHAUSTED",
+            "plan": ["add finalizer", "ensure (first comparison)"], "waitsFor": "The words of the Event", "reason": "BUDGET_EXHAUSTED",
             "since": "2026-01-02T03:01:05Z", "nextTry": "2026-01-02T03:04:17Z", "attempts": 4,
         }),
     )
@@ -63,7 +63,7 @@ fn adapter() -> Page<AdapterStatus> {
 }
 
 #[test]
-fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
+fn the_shard_holder_and_the_budget_are_shown() {
     let mut report = report(&web(), now(), (vec![elsewhere(), waits()], vec![adapter()]));
     report.events = vec![objects::Told {
         at: Some("2026-01-02T03:02:05Z".parse().expect("a time")),
@@ -80,7 +80,7 @@ fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
                  2 backends
       cloud has  -
       plan       add finalizer
-                 ensure (first look)
+                 ensure (first comparison)
       because    The words of the Event
       reason     BUDGET_EXHAUSTED
       tried      4 times
@@ -104,7 +104,7 @@ fn who_holds_the_shard_speaks_and_the_budget_is_shown() {
 }
 
 #[test]
-fn how_long_the_queue_is_the_adapter_knows_better() {
+fn the_queue_length_comes_from_the_adapter() {
     let before =
         "waits for the budget of loadbalancer: 30 calls ahead at 0.5 a second, its next call in about 60 s";
     let mut waits = waits();
@@ -115,10 +115,11 @@ fn how_long_the_queue_is_the_adapter_knows_better() {
 }
 
 #[test]
-fn what_is_not_ours_or_in_a_newer_state_is_not_well() {
-    for (state, words) in
-        [("notOurs", "not ours"), ("dreams", "in a state that this cloudctl is too old for")]
-    {
+fn unmanaged_objects_and_unknown_states_are_not_well() {
+    for (state, words) in [
+        ("notOurs", "not managed by this controller"),
+        ("dreams", "in a state that this version of cloudctl does not know"),
+    ] {
         let page = said(Component::ServiceController, "sc", &json!({ "held": true, "state": state }));
         let report = report(&web(), now(), (vec![page], Vec::new()));
         let text = written(&report, Format::Table, false).expect("written");
@@ -128,7 +129,7 @@ fn what_is_not_ours_or_in_a_newer_state_is_not_well() {
 }
 
 #[test]
-fn an_object_in_nobodys_shard_is_not_well() {
+fn an_object_in_an_unheld_shard_is_not_well() {
     let report = report(&web(), now(), (vec![elsewhere()], Vec::new()));
     let text = written(&report, Format::Table, false).expect("written");
     assert!(text.starts_with("Service default/web: no replica that was read holds its shard\n"), "{text}");
@@ -136,7 +137,7 @@ fn an_object_in_nobodys_shard_is_not_well() {
 }
 
 #[test]
-fn what_is_settled_has_no_budget() {
+fn a_settled_object_shows_no_budget() {
     let settled = said(
         Component::ServiceController,
         "sc",
@@ -149,19 +150,25 @@ fn what_is_settled_has_no_budget() {
 }
 
 #[test]
-fn what_nobody_knows_is_said() {
+fn an_unknown_object_is_reported() {
     let unknown = said(Component::ServiceController, "sc", &json!({ "known": false }));
     let mut report = report(&web(), now(), (vec![unknown], vec![adapter()]));
     assert_eq!(report.unknown, None, "the API server is asked");
-    report.unknown = Some("there is none of this name; there is webs".to_owned());
+    report.unknown = Some("no object has this name; similar names: webs".to_owned());
     let text = written(&report, Format::Table, false).expect("written");
-    assert!(text.starts_with("Service default/web: there is none of this name; there is webs\n"), "{text}");
+    assert!(
+        text.starts_with("Service default/web: no object has this name; similar names: webs\n"),
+        "{text}"
+    );
     assert!(!report.is_well());
 }
 
 #[test]
-fn where_no_controller_was_read_nobody_says_that_it_is_unknown() {
+fn without_a_readable_controller_no_object_is_called_unknown() {
     let report = report(&web(), now(), (Vec::new(), vec![adapter()]));
     let text = written(&report, Format::Table, false).expect("written");
-    assert!(text.starts_with("Service default/web: no controller could be read that would know\n"), "{text}");
+    assert!(
+        text.starts_with("Service default/web: no controller that may know it could be read\n"),
+        "{text}"
+    );
 }

@@ -1,4 +1,4 @@
-//! A person says which of them go, and waits until they are gone.
+//! Releases orphans that the user selects, and waits until they are deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,22 +22,22 @@ use crate::{
     session::{Session, Usage},
 };
 
-/// Between two looks at the pages.
+/// Interval between reads of the pages.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What came of a release.
+/// The result of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// UIDs of those that are gone.
+    /// UIDs of deleted load balancers.
     pub gone: Vec<String>,
-    /// Those that are still there, or not known to be gone. They stay released.
+    /// Load balancers that still exist, or are not known to be deleted. They stay released.
     pub left: Vec<Orphan>,
-    /// Why it is not known what is there. A line each, for people.
+    /// Why the state is not known, one line each.
     pub gaps: Vec<String>,
-    /// It was told to end early.
+    /// Whether the user interrupted the wait.
     pub interrupted: bool,
-    /// Somebody was asked, and did not want it. Nothing was released.
+    /// Whether the user did not confirm. Nothing was released.
     pub refused: bool,
     /// What could not be read or written.
     pub missing: Vec<Missing>,
@@ -46,7 +46,7 @@ pub struct Outcome {
 impl Report for Outcome {
     fn show(&self, paper: &mut Paper) {
         for uid in &self.gone {
-            paper.toned(Tone::Good, &format!("{uid}: removed"));
+            paper.toned(Tone::Good, &format!("{uid}: deleted"));
         }
         for it in &self.left {
             let why = it.waits_for.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Report for Outcome {
         }
         paper.list(("Not known", Tone::Warn), self.gaps.iter().cloned());
         if self.refused {
-            paper.line("Nothing is removed.");
+            paper.line("Nothing is deleted.");
         }
     }
 
@@ -68,18 +68,20 @@ impl Report for Outcome {
     }
 }
 
-/// Releases those that are named, waits until they are gone, and takes the names back. `interrupted`: once something is released, ends when
-/// somebody is in a hurry; before that, whoever ends the program leaves nothing.
+/// Releases the selected load balancers, waits until they are deleted, and removes the releases of those. `interrupted`: ends the wait
+/// early. Before the release, an interrupted program leaves no changes.
 pub(crate) async fn release<F: Future<Output = ()>>(
     session: &mut Session,
     args: &OrphansArgs,
     interrupted: impl FnOnce() -> F,
 ) -> Result<Outcome, Usage> {
     if !args.all && args.uids.is_empty() {
-        return Err(Usage("--delete: name the UIDs of those that are to go, or --all".to_owned()));
+        return Err(Usage("--delete: name the UIDs of the load balancers to delete, or --all".to_owned()));
     }
     if !args.yes && !io::stdin().is_terminal() {
-        return Err(Usage("--delete: nobody can be asked here: add --yes".to_owned()));
+        return Err(Usage(
+            "--delete: standard input is not a terminal, so confirmation is impossible: add --yes".to_owned(),
+        ));
     }
     let seen = list(session).await;
     let (chosen, mut missing) = chosen(&seen, args);
@@ -104,14 +106,14 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     let keys: BTreeMap<&str, Value> = chosen.iter().map(|it| (it.uid.as_str(), json!(it.key))).collect();
     let named = match &session.cluster {
         Some(cluster) => write(cluster, &session.namespace, &json!(keys)).await,
-        // Why there is none is told already.
+        // The missing connection is reported already.
         None => return Ok(Outcome { left: chosen, missing, ..Outcome::default() }),
     };
     if let Err(why) = named {
         missing.push(why);
         return Ok(Outcome { left: chosen, missing, ..Outcome::default() });
     }
-    say(&format!("Released in ConfigMap {}/{NAME}; service-controller removes them.", session.namespace));
+    say(&format!("Released in ConfigMap {}/{NAME}; service-controller deletes them.", session.namespace));
     let mut outcome = Outcome { left: chosen.clone(), ..Outcome::default() };
     outcome.interrupted = tokio::select! {
         () = gone(session, &chosen, args.timeout, &mut outcome) => false,
@@ -122,7 +124,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     Ok(take_back(session, outcome).await)
 }
 
-/// What of what is there was meant, and what was named and is not there.
+/// The existing orphans that the user selected, and selected UIDs that do not exist.
 fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing>) {
     if args.all {
         let (doubted, known): (Vec<Orphan>, Vec<Orphan>) = seen.orphans.iter().cloned().partition(is_doubted);
@@ -134,10 +136,10 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
         match seen.orphans.iter().find(|it| it.uid == *uid) {
             Some(orphan) if is_doubted(orphan) => missing.push(doubt(uid)),
             Some(orphan) => found.push(orphan.clone()),
-            // What was released has gone since.
+            // It was released earlier and is deleted by now.
             None if seen.stale.contains_key(uid) => (),
             None => {
-                let why = "no load balancer without a Service has it, as far as service-controller says";
+                let why = "service-controller reports no orphan with this UID";
                 missing.push(Missing::new(format!("UID {uid}"), why));
             }
         }
@@ -146,34 +148,34 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
 }
 
 fn doubt(uid: &str) -> Missing {
-    Missing::new(format!("UID {uid}"), "its Service may still come: ask again in a minute")
+    Missing::new(format!("UID {uid}"), "it may still get its Service: try again in a minute")
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user for confirmation.
 fn agreed(number: usize) -> bool {
     let what =
         if number == 1 { "this load balancer".to_owned() } else { format!("these {number} load balancers") };
     let mut out = io::stderr();
     let asked =
-        out.write_all(format!("Remove {what} at the cloud? [y/N] ").as_bytes()).and_then(|()| out.flush());
+        out.write_all(format!("Delete {what} in the cloud? [y/N] ").as_bytes()).and_then(|()| out.flush());
     let mut answer = String::new();
     asked.is_ok()
         && io::stdin().lock().read_line(&mut answer).is_ok()
         && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// Looks at the pages until none of them is there any more, or it takes too long. `outcome`: what the last look said.
+/// Reads the pages until all load balancers are deleted, or the time is over. `outcome`: the result of the last read.
 async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome: &mut Outcome) {
     let end = Instant::now() + limit;
     let (mut before, mut unseen) = (chosen.len(), BTreeSet::new());
     loop {
-        // What could not be read a moment ago may be read now.
+        // Pages that could not be read before may be readable now.
         session.missing.clear();
         let seen = look(session).await;
         *outcome = judged(chosen, &seen, &mut unseen);
         if outcome.left.len() < before {
             before = outcome.left.len();
-            say(&format!("{} of {} are gone", outcome.gone.len(), chosen.len()));
+            say(&format!("{} of {} are deleted", outcome.gone.len(), chosen.len()));
         }
         if outcome.left.is_empty() || Instant::now() + LOOK_EVERY >= end {
             return;
@@ -182,8 +184,8 @@ async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome
     }
 }
 
-/// What is gone, and what is not: what cannot be read is not gone, and what is not shown only once is not either. `unseen`: what the last
-/// look did not show.
+/// Splits the load balancers into deleted ones and others. A load balancer counts as deleted if two reads in a row succeed and do not show
+/// it. `unseen`: those that the last read did not show.
 fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>) -> Outcome {
     if !seen.is_known() {
         unseen.clear();
@@ -200,7 +202,7 @@ fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>
                 if before.contains(&it.uid) {
                     outcome.gone.push(it.uid.clone());
                 } else {
-                    let waits_for = Some("it is not shown, and that only once".to_owned());
+                    let waits_for = Some("only one read so far did not show it".to_owned());
                     outcome.left.push(Orphan { waits_for, ..it.clone() });
                 }
             }
@@ -209,7 +211,7 @@ fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>
     outcome
 }
 
-/// Takes the names of those that are gone out of the ConfigMap, and says of the others that they stay.
+/// Removes the releases of deleted load balancers from the ConfigMap, and reports that the others stay.
 async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
     if let (Some(cluster), false) = (&session.cluster, outcome.gone.is_empty()) {
         let keys: BTreeMap<&str, Value> =
@@ -219,7 +221,7 @@ async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
     if !outcome.left.is_empty() {
         let place = format!("ConfigMap {}/{NAME}", session.namespace);
         say(&format!(
-            "{place} still releases {}: they go as soon as they can; take their keys out to keep them",
+            "{place} still releases {}: they will be deleted as soon as possible; remove their keys to keep them",
             outcome.left.len()
         ));
     }
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_and_there_is_chosen() {
+    fn only_named_existing_orphans_are_chosen() {
         let (found, missing) = chosen(&seen(&["a", "b"]), &args(&["b", "c", "b"], false));
         assert_eq!(found, [orphan("b")]);
         assert!(matches!(missing.as_slice(), [one] if one.source == "UID c"), "{missing:?}");
@@ -255,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_and_has_gone_is_not_missing() {
+    fn a_deleted_released_orphan_is_not_missing() {
         let stale = [("b".to_owned(), "default/b".to_owned())].into();
         let seen = OrphansReport { stale, ..seen(&["a"]) };
         assert_eq!(chosen(&seen, &args(&["b"], false)), (Vec::new(), Vec::new()));
     }
 
     #[test]
-    fn what_may_have_a_service_is_not_chosen() {
+    fn an_orphan_that_may_get_its_service_is_not_chosen() {
         let mut seen = seen(&["a", "b"]);
         seen.orphans.iter_mut().filter(|it| it.uid == "a").for_each(|it| it.since = None);
         for args in [args(&["a", "b"], false), args(&[], true)] {
@@ -273,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_gone() {
+    fn an_unreadable_orphan_does_not_count_as_deleted() {
         let (both, mut unseen) = ([orphan("a"), orphan("b")], BTreeSet::new());
-        assert_eq!(judged(&both, &seen(&["a"]), &mut unseen).gone, [""; 0], "only once");
+        assert_eq!(judged(&both, &seen(&["a"]), &mut unseen).gone, [""; 0], "only one read so far");
         let one = judged(&both, &seen(&["a"]), &mut unseen);
         assert_eq!((one.gone, one.left), (vec!["b".to_owned()], vec![orphan("a")]));
         let unread = OrphansReport { missing: vec![Missing::new("pod", "away")], ..seen(&[]) };
         assert_eq!(judged(&both, &unread, &mut unseen).left, both);
-        let unheld = OrphansReport { gaps: vec!["nobody holds it".to_owned()], ..seen(&[]) };
+        let unheld = OrphansReport { gaps: vec!["no replica holds it".to_owned()], ..seen(&[]) };
         for _look in 0..3 {
             let outcome = judged(&both, &unheld, &mut unseen);
             assert_eq!((&outcome.gone[..], &outcome.left[..]), (&[][..], &both[..]));
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(
             judged(&both, &seen(&[]), &mut unseen).gone,
             [""; 0],
-            "looks that know nothing do not count"
+            "reads without knowledge do not count"
         );
     }
 }

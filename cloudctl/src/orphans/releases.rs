@@ -1,4 +1,4 @@
-//! The ConfigMap whose keys say which of them go, and who reads it: service-controller acts upon it, and writes nothing there.
+//! The ConfigMap whose keys name the orphans to delete. service-controller reads it, and never writes to it.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, missing::Missing, options::Component, session::Session};
 
-/// Where released load balancers are named. Source: service-controller/README.md.
+/// The ConfigMap that names released load balancers. Source: service-controller/README.md.
 pub(super) const NAME: &str = "cloud-controllers-orphans";
 
-/// What is released: by the UID that its Service had, its `NAMESPACE/NAME`.
+/// The releases: the UID of the former Service, and its `NAMESPACE/NAME`.
 pub(super) async fn read(session: &Session) -> Result<BTreeMap<String, String>, Missing> {
-    // Why there is no way to them is told already.
+    // The missing connection is reported already.
     let Some(cluster) = &session.cluster else { return Ok(BTreeMap::new()) };
     let maps: Api<ConfigMap> = cluster.namespaced(&session.namespace);
     let what = format!("ConfigMap {}/{NAME}", session.namespace);
@@ -42,7 +42,7 @@ pub(super) async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> R
     cluster.ask(&what, patching).await.map(drop)
 }
 
-/// Why a release in this namespace would be read by nobody. `None`: service-controller is there.
+/// Why no service-controller would read a release in this namespace. `None`: a service-controller is there.
 pub(super) async fn nobody_reads(session: &Session) -> Option<Missing> {
     let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
     if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {
@@ -53,7 +53,8 @@ pub(super) async fn nobody_reads(session: &Session) -> Option<Missing> {
         Ok(all) if all.iter().any(|it| it.name_any().starts_with(lease)) => None,
         Ok(_others) => {
             let why = format!(
-                "none of {lease} in {namespace}, so that no service-controller reads it there: use -n NAMESPACE"
+                "Lease {lease} not found in {namespace}, so no service-controller would read the \
+                 release: use -n NAMESPACE"
             );
             Some(Missing::new("leases", why))
         }
@@ -86,9 +87,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_no_service_controller_has_a_lease_nobody_reads_a_release() {
+    async fn a_release_needs_a_service_controller_in_the_namespace() {
         let others = ["cloud-node-controller", "cloud-adapter"];
-        let why = nobody_reads(&session(200, &others)).await.expect("nobody reads");
+        let why = nobody_reads(&session(200, &others)).await.expect("no service-controller reads it");
         assert!(
             why.source == "leases" && why.why.contains("in ccm") && why.why.contains("-n NAMESPACE"),
             "{why:?}"
@@ -98,10 +99,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_known_is_named_and_who_cannot_ask_is_not_asked() {
-        let why = nobody_reads(&session(403, &[])).await.expect("it may not be read");
+    async fn unreadable_leases_are_reported() {
+        let why = nobody_reads(&session(403, &[])).await.expect("the Leases may not be read");
         assert!(why.source == "leases" && why.why.starts_with("leases is forbidden: "), "{why:?}");
         let without = Session { cluster: None, ..session(200, &[]) };
-        assert_eq!(nobody_reads(&without).await, None, "why there is none is told already");
+        assert_eq!(nobody_reads(&without).await, None, "the missing connection is reported already");
     }
 }

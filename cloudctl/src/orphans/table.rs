@@ -1,4 +1,4 @@
-//! How people see it.
+//! The human-readable report.
 
 use ::pages::report::Orphan;
 use jiff::Timestamp;
@@ -21,10 +21,11 @@ impl Report for OrphansReport {
         if self.more > 0 {
             paper.line(format!("{} not shown.", many(self.more, "more load balancer")));
         }
-        let stale = self.stale.iter().map(|(uid, key)| {
-            format!("{uid}, {key}: `cloudctl orphans --delete {uid}` takes the release back")
-        });
-        paper.list(("Released, and not there any more", Tone::Warn), stale);
+        let stale = self
+            .stale
+            .iter()
+            .map(|(uid, key)| format!("{uid}, {key}: `cloudctl orphans --delete {uid}` removes the release"));
+        paper.list(("Released, but the load balancer no longer exists", Tone::Warn), stale);
         paper.list(("Not known yet", Tone::Warn), self.gaps.iter().cloned());
     }
 
@@ -37,10 +38,10 @@ impl Report for OrphansReport {
     }
 }
 
-/// A row each.
+/// One row per orphan.
 pub(super) fn table(orphans: &[Orphan], now: Timestamp) -> Table {
     let mut table =
-        Table::new(&["UID", "SERVICE THAT WAS", "AT THE CLOUD", "SINCE", "RELEASED", "WHY IT STAYS"]);
+        Table::new(&["UID", "FORMER SERVICE", "IN THE CLOUD", "SINCE", "RELEASED", "WHY IT STAYS"]);
     for it in orphans {
         table.row([
             it.uid.as_str().into(),

@@ -1,4 +1,4 @@
-//! What comes of the pages.
+//! Reports from pages.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -23,25 +23,25 @@ fn page(orphans: &serde_json::Value, more: u64) -> Page<ControllerStatus> {
 }
 
 #[test]
-fn people_see_whose_they_were_and_why_they_stay() {
+fn the_table_shows_former_services_and_reasons() {
     let young = json!({ "uid": "u-2", "key": "default/new", "vendorIds": ["lb-2", "lb-3"], "since": "2026-01-02T03:04:00Z", "released": true });
     let old = json!({ "uid": "u-1", "key": "default/web", "vendorIds": ["lb-1"], "since": "2026-01-01T03:04:00Z",
-        "waitsFor": "It stays: nobody has said that it may go" });
+        "waitsFor": "It stays until the operator releases it" });
     // Another replica has known it for a shorter time.
     let mut same = old.clone();
     same["since"] = json!("2026-01-02T03:03:00Z");
     let report = report(&session(), vec![page(&json!([young, old]), 0), page(&json!([same]), 2)]);
     assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
-    UID  SERVICE THAT WAS  AT THE CLOUD  SINCE  RELEASED  WHY IT STAYS
-    u-2  default/new       lb-2,lb-3     5s     yes       -
-    u-1  default/web       lb-1          1d     no        It stays: nobody has said that it may go
+    UID  FORMER SERVICE  IN THE CLOUD  SINCE  RELEASED  WHY IT STAYS
+    u-2  default/new     lb-2,lb-3     5s     yes       -
+    u-1  default/web     lb-1          1d     no        It stays until the operator releases it
     2 more load balancers not shown.
     ");
     assert!(!report.is_well());
 }
 
 #[test]
-fn none_is_said() {
+fn an_empty_list_is_reported() {
     let report = report(&session(), vec![page(&json!([]), 0)]);
     assert_eq!(
         written(&report, Format::Table, false).expect("written"),
@@ -51,7 +51,7 @@ fn none_is_said() {
 }
 
 #[test]
-fn what_is_released_and_not_there_is_named_where_all_is_known() {
+fn stale_releases_are_named_if_everything_is_known() {
     let there = json!([{ "uid": "u-1", "key": "default/web", "released": true }]);
     let released = || {
         BTreeMap::from(
@@ -60,7 +60,7 @@ fn what_is_released_and_not_there_is_named_where_all_is_known() {
     };
     let mut seen = report(&session(), vec![page(&there, 0)]);
     assert_eq!(stale(released(), &seen), BTreeMap::from([("u-2".to_owned(), "default/old".to_owned())]));
-    seen.gaps.push("nobody holds shard 1".to_owned());
+    seen.gaps.push("no replica holds shard 1".to_owned());
     assert_eq!(stale(released(), &seen), BTreeMap::new());
 
     let none = report(&session(), vec![page(&json!([]), 0)]);
@@ -69,21 +69,21 @@ fn what_is_released_and_not_there_is_named_where_all_is_known() {
     assert_snapshot!(written(&none, Format::Table, false).expect("written"), @r"
     Every load balancer has its Service.
 
-    Released, and not there any more
-      u-1, default/web: `cloudctl orphans --delete u-1` takes the release back
-      u-2, default/old: `cloudctl orphans --delete u-2` takes the release back
+    Released, but the load balancer no longer exists
+      u-1, default/web: `cloudctl orphans --delete u-1` removes the release
+      u-2, default/old: `cloudctl orphans --delete u-2` removes the release
     ");
 }
 
-/// After a restart it has no shard for a while, and has listed nothing.
+/// After a restart, a replica holds no shard for a while, and has listed nothing.
 #[test]
-fn who_does_not_know_says_so() {
+fn unknown_state_is_reported() {
     let mut idle = page(&json!([]), 0);
     idle.content.held = Vec::new();
     let mut early = page(&json!([]), 0);
     early.content.listed = Some(false);
     for (page, why) in [
-        (idle, "nobody that was read holds shard 0 of service-controller"),
+        (idle, "no replica that was read holds shard 0 of service-controller"),
         (early, "service-controller sc: has not listed everything yet"),
     ] {
         let report = report(&session(), vec![page]);

@@ -1,8 +1,8 @@
-//! Tables: columns as wide as what is in them, nothing cut, nothing wrapped.
+//! Tables with columns as wide as their contents, without truncation or wrapping.
 
 use super::visible::visible;
 
-/// What a word wants to say by its colour.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -15,7 +15,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The text between the terminal's signs for its colour. No other signs for the terminal are left.
+    /// The text between the terminal's escape sequences for its colour. All other escape sequences are replaced.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
         let sign = match self {
             Self::Plain => "",
@@ -33,7 +33,7 @@ impl Tone {
     }
 }
 
-/// What is in one place of a table.
+/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
@@ -45,7 +45,7 @@ impl Cell {
         Self { text: text.into(), tone }
     }
 
-    /// A dash, or the text in this tone.
+    /// A dash if there is no text, otherwise the text in this tone.
     pub(crate) fn if_any(tone: Tone, text: Option<&str>) -> Self {
         match text.filter(|text| !text.is_empty()) {
             Some(text) => Self::new(tone, text),
@@ -72,14 +72,14 @@ impl From<u64> for Cell {
     }
 }
 
-/// Rows below a head.
+/// A table: rows below a header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// One with this head.
+    /// An empty table with this header.
     pub(crate) fn new(head: &[&str]) -> Self {
         Self { rows: vec![head.iter().map(|word| Cell::new(Tone::Dim, *word)).collect()] }
     }
@@ -88,7 +88,7 @@ impl Table {
         self.rows.push(Vec::from(cells));
     }
 
-    /// A line a row. No line has spaces at its end.
+    /// One line per row, without trailing spaces.
     pub(crate) fn render(&self, indent: usize, color: bool) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
+    fn columns_are_as_wide_as_their_contents() {
         let wanted = "  NAME    STATE   WHY\n  a       OPEN    it is hot\n  größer  CLOSED\n";
         assert_eq!(table().render(2, false), wanted);
     }
 
     #[test]
-    fn what_commands_the_terminal_is_shown() {
+    fn control_characters_are_shown() {
         let mut table = Table::default();
         table.row([Cell::new(Tone::Bad, "a\u{1b}[2Jb"), "c\nd".into()]);
         assert_eq!(table.render(0, false), "a␛[2Jb  c␊d\n");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_change_no_width() {
+    fn colours_do_not_change_widths() {
         let colored = table().render(2, true);
         assert!(colored.contains("\u{1b}[31mOPEN\u{1b}[0m    it is hot"), "{colored:?}");
         let mut plain = colored;

@@ -1,26 +1,26 @@
-//! Characters that a terminal obeys or turns round, made visible: whoever names an object or answers for a page must not command it.
+//! Makes control and bidirectional characters visible, because names of objects and contents of pages must not control the terminal.
 
 use std::collections::BTreeSet;
 
-/// The text with a stand-in for each of them, so that its width stays.
+/// The text with each such character replaced by one of the same width.
 pub(super) fn visible(text: &str) -> String {
     text.chars().map(|it| if is_hidden(it) { stand_in(it) } else { it }).collect()
 }
 
-/// JSON with them escaped. They stand in strings alone, but for the ends of lines.
+/// JSON with such characters escaped. Except for line ends, they only occur in strings.
 pub(super) fn escaped(json: String) -> String {
     let hidden: BTreeSet<char> = json.chars().filter(|it| is_hidden(*it) && *it != '\n').collect();
     hidden.into_iter().fold(json, |text, it| text.replace(it, &format!("\\u{:04x}", u32::from(it))))
 }
 
-/// Control characters, ends of lines, and what changes the direction of what follows. Source: Unicode, UAX #9.
+/// Control characters, line ends, and characters that change the direction of text. Source: Unicode, UAX #9.
 fn is_hidden(it: char) -> bool {
     let turns =
         matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     it.is_control() || turns || matches!(it, '\u{2028}' | '\u{2029}')
 }
 
-/// The picture that Unicode has for it, or the sign for what cannot be shown.
+/// Unicode's picture of the character, or the replacement character.
 fn stand_in(it: char) -> char {
     match u32::from(it) {
         low @ 0..=0x1f => char::from_u32(0x2400 + low),
@@ -35,14 +35,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_commands_a_terminal() {
+    fn control_characters_are_made_visible() {
         let text = "größer \u{1b}[2J\r\n\t\u{7f}\u{9b}\u{202e}\u{2067}\u{2028}";
         assert_eq!(visible(text), "größer ␛[2J␍␊␉␡����");
         assert_eq!(visible(text).chars().count(), text.chars().count());
     }
 
     #[test]
-    fn json_stays_what_it_says() {
+    fn escaped_json_keeps_its_value() {
         let text = "a\u{7f}\u{9b}2J\u{202e}";
         let json = escaped(serde_json::to_string_pretty(&[text]).expect("written"));
         assert_eq!(json, "[\n  \"a\\u007f\\u009b2J\\u202e\"\n]");

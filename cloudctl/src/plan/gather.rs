@@ -12,55 +12,56 @@ use crate::{
     session::{Process, Session},
 };
 
-/// Pages of one replica: 100,000 objects, more than a cluster has.
+/// Maximum number of pages per replica: 100,000 objects, more than a cluster has.
 const PAGES: usize = 1_000;
-/// Replicas that are asked at once. Each asks the adapter.
+/// Number of replicas that are read at once. Each asks the adapter.
 const AT_ONCE: usize = 4;
 
 /// A replica whose plans were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Planner {
-    /// Such as `service-controller`.
+    /// The controller, such as `service-controller`.
     pub controller: String,
-    /// The name of its pod, or where it is.
+    /// The name of its pod, or its address.
     pub process: String,
-    /// It changes nothing: `--dry-run`.
+    /// Whether it runs with `--dry-run`.
     pub dry_run: bool,
-    /// How many objects of its shards it has looked at.
+    /// How many objects of its shards it has reconciled.
     pub looked_at: u64,
-    /// Of how many.
+    /// How many objects its shards have.
     pub of: u64,
-    /// How many of them are not as wanted.
+    /// How many of them are not in sync.
     pub objects: u64,
 }
 
 impl Planner {
-    /// Whether it has looked at all of its objects.
+    /// Whether it has reconciled all of its objects.
     pub(crate) fn is_complete(&self) -> bool {
         self.looked_at >= self.of
     }
 }
 
-/// What was read of all replicas.
+/// The plans of all replicas that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
-    /// Whose plans these are.
+    /// The replicas that the plans come from.
     pub(crate) planners: Vec<Planner>,
-    /// In the order of their kinds, keys and controllers.
+    /// Sorted by kind, key and controller.
     pub(crate) objects: Vec<Planned>,
-    /// What the replicas that were read leave open.
+    /// What the pages do not cover.
     pub(crate) gaps: Vec<String>,
 }
 
-/// What a replica plans.
+/// The plan of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Read {
     planner: Planner,
     objects: Vec<Planned>,
 }
 
-/// Reads all plans. Who holds what is read first: what a replica takes over afterwards is in its plan, and what it did not hold is not.
+/// Reads all plans, after the holders of the shards: a shard that a replica gets in between is still in its plan, and a shard that no
+/// replica held is reported as a gap.
 pub(crate) async fn all(session: &mut Session) -> Gathered {
     let pages = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
     let found = |component: &&Component| session.processes.iter().any(|it| it.component == **component);
@@ -82,7 +83,7 @@ pub(crate) async fn all(session: &mut Session) -> Gathered {
     Gathered { planners, objects, gaps }
 }
 
-/// The pages of one replica, as far as they can be read.
+/// The pages of one replica, until one cannot be read.
 async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Option<Missing>) {
     let mut read: Option<Read> = None;
     let (mut path, mut before) = ("/plan".to_owned(), String::new());
@@ -95,7 +96,7 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
         add(read.get_or_insert_default(), process, plans);
         match after {
             None => return (read, None),
-            // Keys grow, or the pages have no end.
+            // Keys must increase, otherwise the pages would never end.
             Some(after) if after <= before => break,
             Some(after) => {
                 path = format!("/plan?after={after}");
@@ -103,10 +104,10 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
             }
         }
     }
-    (read, Some(process.lacks("/plan has no end: only its first pages are shown")))
+    (read, Some(process.lacks("/plan has too many pages: only the first ones are shown")))
 }
 
-/// What a page adds.
+/// Adds a page.
 fn add(read: &mut Read, process: &Process, plans: Plans) {
     let Plans { controller, dry_run, looked_at, of, objects, .. } = plans;
     let more = u64::try_from(objects.len()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What changes cost: calls, and the time that the adapter's rates leave for them.
+//! The price of changes: calls, and how long they take at the adapter's rates.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use ::pages::report::{AdapterStatus, Budget, VendorStep};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-/// The bucket that all calls pay from besides.
+/// The bucket that all calls also draw from.
 const ACCOUNT: &str = "account";
 
-/// What the changes of a family cost.
+/// The price of the changes in a family.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Price {
-    /// Such as `loadbalancer`.
+    /// The family, such as `loadbalancer`.
     pub family: String,
-    /// Calls that change something. Reading what became of them comes on top.
+    /// Calls that change something. Reads of the results are not included.
     pub calls: u64,
-    /// Calls a second that are granted now. `None`: the adapter's page was not read, or knows no such bucket.
+    /// The current rate, per second. `None`: the adapter's page was not read, or has no such bucket.
     pub rate: Option<f64>,
-    /// How long that takes at least. `None`: not known, or nothing is granted now.
+    /// How long the calls take at least. `None`: not known, or no calls are granted now.
     pub at_least_seconds: Option<f64>,
 }
 
-/// What these steps cost, by family.
+/// The price of these steps, by family.
 pub(super) fn of<'a>(
     steps: impl Iterator<Item = &'a VendorStep>,
     adapter: Option<&AdapterStatus>,
@@ -44,7 +44,7 @@ pub(super) fn of<'a>(
     calls.into_iter().map(price).collect()
 }
 
-/// The longest of the families, and of what they share.
+/// The longest time of the families, and of the bucket that they share.
 pub(super) fn at_least(price: &[Price], adapter: Option<&AdapterStatus>) -> Option<f64> {
     if price.is_empty() {
         return Some(0.0);
@@ -59,9 +59,9 @@ fn bucket<'a>(adapter: &'a AdapterStatus, name: &str) -> Option<&'a Budget> {
     adapter.budgets.iter().find(|it| it.bucket == name)
 }
 
-/// After those that wait already, at the rate as it is now. `None`: nothing is granted.
+/// The time for these calls after those that are already queued, at the current rate. `None`: no calls are granted.
 fn seconds(calls: u64, bucket: &Budget, adapter: &AdapterStatus) -> Option<f64> {
-    #[expect(clippy::cast_precision_loss, reason = "nobody counts calls beyond 2^52")]
+    #[expect(clippy::cast_precision_loss, reason = "call counts are far below 2^52")]
     let ahead = calls.saturating_add(bucket.queued) as f64 - bucket.tokens;
     let paused = bucket
         .paused_until

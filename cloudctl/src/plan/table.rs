@@ -1,4 +1,4 @@
-//! How people see it.
+//! The human-readable report.
 
 use super::{PlanReport, Planned, Price};
 use crate::{
@@ -23,13 +23,13 @@ impl Report for PlanReport {
         &self.missing
     }
 
-    /// That something is to be done is no trouble. That it cannot be said, or not all of it, is.
+    /// Pending work is not a failure; unknown or incomplete plans are.
     fn is_well(&self) -> bool {
         self.is_complete() && self.objects.iter().all(|it| it.what.trouble.is_none())
     }
 }
 
-/// A block an object; what several controllers do about it stands together.
+/// One block per object, with the plans of all controllers.
 fn objects(all: &[Planned], paper: &mut Paper) {
     for block in all.chunk_by(|a, b| (&a.what.kind, &a.what.key) == (&b.what.kind, &b.what.key)) {
         let Some(Planned { what, .. }) = block.first() else { continue };
@@ -72,22 +72,25 @@ fn price(report: &PlanReport, paper: &mut Paper) {
     paper.table(&table, 2);
     let calls = report.price.iter().map(|it| it.calls).sum();
     let time = match report.at_least_seconds {
-        Some(seconds) => format!("which takes at least {} at the present rates", at_least(seconds)),
-        None => "and nobody can say how long that takes".to_owned(),
+        Some(seconds) => format!("which takes at least {} at the current rates", at_least(seconds)),
+        None => "for which the time is not known".to_owned(),
     };
-    paper.line(format!("  {} change the cloud, {time}; reads come on top.", many(calls, "call")));
+    paper.line(format!("  {} change the cloud, {time}; reads are not included.", many(calls, "call")));
 }
 
-/// No call is made in no time.
+/// Every call takes some time.
 fn at_least(seconds: f64) -> String {
     if seconds < 1.0 { "<1s".to_owned() } else { duration(seconds) }
 }
 
-/// Who has not looked at everything yet.
+/// The replicas that have not reconciled all objects yet.
 fn incomplete(report: &PlanReport, paper: &mut Paper) {
     let lacking = report.planners.iter().filter(|it| !it.is_complete());
     let lacking = lacking.map(|it| {
-        format!("{} {}: looked at {} of {} objects so far", it.controller, it.process, it.looked_at, it.of)
+        format!(
+            "{} {}: has reconciled {} of {} objects so far",
+            it.controller, it.process, it.looked_at, it.of
+        )
     });
     paper.list(("Not complete yet", Tone::Warn), report.gaps.iter().cloned().chain(lacking));
 }

@@ -1,4 +1,4 @@
-//! What comes of the pages.
+//! Reports from pages.
 
 use ::pages::report::VendorStep;
 use insta::assert_snapshot;
@@ -69,7 +69,7 @@ fn of(objects: Vec<Planned>, adapters: Vec<Page<AdapterStatus>>) -> PlanReport {
 }
 
 #[test]
-fn people_see_blocks_and_the_price() {
+fn the_table_shows_blocks_and_the_price() {
     let report = of(some(), adapter(false));
     assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
     Node a
@@ -88,45 +88,45 @@ fn people_see_blocks_and_the_price() {
       FAMILY        CALLS  RATE  AT LEAST
       loadbalancer  2      5/s   2s
       network       1      0/s   <1s
-      3 calls change the cloud, which takes at least 2s at the present rates; reads come on top.
+      3 calls change the cloud, which takes at least 2s at the current rates; reads are not included.
 
     Not complete yet
-      service-controller sc-1: looked at 3 of 4 objects so far
+      service-controller sc-1: has reconciled 3 of 4 objects so far
     ");
-    assert!(!report.is_well(), "one waits, and it is not complete");
+    assert!(!report.is_well(), "an object waits, and the plan is not complete");
     let text = written(&report, Format::Json, false).expect("written");
     assert_eq!(serde_json::from_str::<PlanReport>(&text).expect("read"), report);
 }
 
 #[test]
-fn the_time_is_that_of_the_slowest_bucket() {
+fn the_slowest_bucket_determines_the_time() {
     let seconds = |objects, adapters| of(objects, adapters).at_least_seconds;
     let two = || vec![some().remove(2)];
-    // 2 calls and 9 before them, less 1 token, at 5/s; of the account 2 less 1 token, at 1/s.
+    // 2 calls and 9 queued ones, less 1 token, at 5/s; from the account 2 less 1 token, at 1/s.
     assert_eq!(seconds(two(), adapter(false)), Some(2.0));
-    assert_eq!(seconds(two(), adapter(true)), Some(62.0), "a pause comes first");
+    assert_eq!(seconds(two(), adapter(true)), Some(62.0), "the pause counts first");
     assert_eq!(seconds(Vec::new(), Vec::new()), Some(0.0));
-    assert_eq!(seconds(two(), Vec::new()), None, "no adapter was read");
+    assert_eq!(seconds(two(), Vec::new()), None, "the adapter was not read");
     let many = (0..12).map(|_| some().remove(1)).collect();
-    assert_eq!(seconds(many, adapter(false)), None, "nothing is granted");
+    assert_eq!(seconds(many, adapter(false)), None, "no calls are granted");
 }
 
 #[test]
-fn nothing_to_do_is_said() {
+fn an_empty_plan_is_reported() {
     let report = report(Timestamp::UNIX_EPOCH, gathered(vec![planner(4, 4)], Vec::new()), Vec::new());
     assert_eq!(written(&report, Format::Table, false).expect("written"), "Nothing is to be done.\n");
     assert!(report.is_well());
 }
 
-/// A replica that holds nothing has nothing to do.
+/// A replica that holds no shard has nothing to do.
 #[test]
-fn a_shard_that_nobody_holds_is_not_complete() {
-    let gaps = vec!["nobody that was read holds shard 0 of service-controller".to_owned()];
+fn a_plan_with_an_unheld_shard_is_not_complete() {
+    let gaps = vec!["no replica that was read holds shard 0 of service-controller".to_owned()];
     let gathered = Gathered { gaps, ..gathered(vec![planner(0, 0)], Vec::new()) };
     let report = report(Timestamp::UNIX_EPOCH, gathered, Vec::new());
     assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
     Not complete yet
-      nobody that was read holds shard 0 of service-controller
+      no replica that was read holds shard 0 of service-controller
     ");
     assert!(!report.is_well());
 }

@@ -1,4 +1,4 @@
-//! What the answer of a process means.
+//! Interprets the answer of a process.
 
 use ::pages::report::{AdapterStatus, ControllerStatus, Explanation, Plans};
 use http::StatusCode;
@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{http::Answer, options::Component};
 
-/// Characters of a refusal that are shown.
+/// Maximum number of characters shown of a refusal.
 const SHOWN: usize = 300;
 
-/// A page that says whose it is. Readers take what is absent for empty, so that any JSON would do for a page.
+/// A page that names its component. Missing fields are read as empty, so that any JSON object would otherwise be accepted as a page.
 pub(crate) trait Signed: DeserializeOwned {
-    /// The name of the component. Empty: it is no page of ours.
+    /// The name of the component. Empty: this is not a page of a component.
     fn signature(&self) -> &str;
 }
 
@@ -34,7 +34,7 @@ impl Signed for Plans {
 }
 
 impl Signed for AdapterStatus {
-    /// Its own name is the vendor's, such as `adapter-sim`.
+    /// The adapter's own name is the vendor's, such as `adapter-sim`.
     fn signature(&self) -> &str {
         if self.adapter.is_empty() || self.instance_id.is_empty() {
             ""
@@ -44,18 +44,20 @@ impl Signed for AdapterStatus {
     }
 }
 
-/// The page of this component, or why there is none. A page of an object that is not known is one, too.
+/// The page of this component, or the reason why it cannot be shown. A page about an unknown object is valid, too.
 pub(crate) fn read<T: Signed>(component: Component, answer: &Answer, path: &str) -> Result<T, String> {
     let page = path.split('?').next().unwrap_or(path);
     let parsed = serde_json::from_slice::<T>(&answer.body);
     match (answer.status, parsed) {
-        (StatusCode::OK, Err(error)) => Err(format!("{page} is no page that this cloudctl reads: {error}")),
+        (StatusCode::OK, Err(error)) => Err(format!("cannot parse {page}: {error}")),
         (StatusCode::NOT_FOUND, parsed) if parsed.as_ref().map_or(true, |it| it.signature().is_empty()) => {
-            Err(format!("it has no {page}: it is older than this cloudctl, or something else listens there"))
+            Err(format!("it has no {page}: it is older than this cloudctl, or another program listens there"))
         }
         (StatusCode::OK | StatusCode::NOT_FOUND, Ok(read)) => match read.signature() {
             it if it == component.name() => Ok(read),
-            "" => Err(format!("{page} is no page of ours: something else listens there")),
+            "" => {
+                Err(format!("{page} is not a page of a controller or adapter: another program listens there"))
+            }
             other => Err(format!("this is the page of {other}")),
         },
         (status, _) => {

@@ -1,4 +1,4 @@
-//! Which processes are found, and how their answers are read.
+//! Which processes are found, and how their answers are interpreted.
 
 use ::http::StatusCode;
 use ::pages::report::{AdapterStatus, ControllerStatus, Explanation};
@@ -33,15 +33,15 @@ fn each_pod_of_a_component_is_a_process_or_is_missing() {
     assert_eq!(
         missing,
         [
-            "cloud-adapter, pod ca: it has no port called http",
-            "node-controller: no pod in ccm: it does not run, or is switched off in the chart",
-            "service-controller, pod sc-2: it is Pending: kubectl describe pod tells why",
+            "cloud-adapter, pod ca: it has no port named http",
+            "node-controller: no pod in ccm: it is not running, or disabled in the chart",
+            "service-controller, pod sc-2: it is Pending: see kubectl describe pod",
         ]
     );
 }
 
 #[tokio::test]
-async fn a_controller_without_a_deployment_is_switched_off() {
+async fn a_controller_without_a_deployment_is_disabled() {
     let pods = [pod("service-controller", "sc-1", "Running", "http")];
     let components =
         [Component::CloudAdapter, Component::NodeController, Component::RouteController, SERVICES];
@@ -54,7 +54,11 @@ async fn a_controller_without_a_deployment_is_switched_off() {
     let found = installed(&cluster, &pods, &components, "ccm").await;
     assert_eq!(found, [Component::CloudAdapter, Component::NodeController, SERVICES]);
     let forbidden = Cluster::answering(403, &json!({ "kind": "Status", "code": 403, "message": "no" }));
-    assert_eq!(installed(&forbidden, &pods, &components, "ccm").await, components, "nobody knows");
+    assert_eq!(
+        installed(&forbidden, &pods, &components, "ccm").await,
+        components,
+        "Deployments cannot be listed"
+    );
 }
 
 fn answer(status: StatusCode, body: &str) -> Answer {
@@ -64,14 +68,14 @@ fn answer(status: StatusCode, body: &str) -> Answer {
 const SERVICES: Component = Component::ServiceController;
 
 #[test]
-fn a_page_of_what_is_not_known_is_read() {
+fn a_page_about_an_unknown_object_is_read() {
     let body = r#"{"known":false,"key":"a","controller":"service-controller"}"#;
     let known = read::<Explanation>(SERVICES, &answer(StatusCode::NOT_FOUND, body), "/explain?key=a");
     assert_eq!(known.map(|it| (it.known, it.key)), Ok((false, "a".to_owned())));
 }
 
 #[test]
-fn what_is_no_page_says_why() {
+fn an_invalid_page_is_reported_with_its_cause() {
     for (status, body, told) in [
         (StatusCode::NOT_FOUND, "", "it has no /status: it is older than this cloudctl"),
         (
@@ -79,8 +83,8 @@ fn what_is_no_page_says_why() {
             "it has not started yet\n",
             "/status answered 503: it has not started yet",
         ),
-        (StatusCode::OK, "<html>", "/status is no page that this cloudctl reads"),
-        (StatusCode::OK, "{}", "/status is no page of ours"),
+        (StatusCode::OK, "<html>", "cannot parse /status"),
+        (StatusCode::OK, "{}", "/status is not a page of a controller or adapter"),
         (StatusCode::OK, r#"{"controller":"node-controller"}"#, "this is the page of node-controller"),
         (StatusCode::NOT_FOUND, r#"{"error":"not found"}"#, "it has no /status"),
     ] {
@@ -90,7 +94,7 @@ fn what_is_no_page_says_why() {
 }
 
 #[test]
-fn an_adapter_says_that_it_is_one() {
+fn an_adapter_page_is_recognised() {
     let of = |body| {
         read::<AdapterStatus>(Component::CloudAdapter, &answer(StatusCode::OK, body), "/status.json").is_ok()
     };

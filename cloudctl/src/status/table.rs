@@ -1,4 +1,4 @@
-//! How people see it.
+//! The human-readable report.
 
 use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus};
 
@@ -83,7 +83,7 @@ fn budgets(page: &AdapterStatus, paper: &mut Paper) {
 fn queues(page: &AdapterStatus, paper: &mut Paper) {
     paper.heading("Queues");
     if page.queues.is_empty() {
-        return paper.line("  nothing waits for a budget");
+        return paper.line("  no call waits for a budget");
     }
     let mut table = Table::new(&["BUCKET", "CLASS", "CONTROLLER", "QUEUED", "OLDEST"]);
     for it in &page.queues {
@@ -171,7 +171,7 @@ fn controllers(all: &[Told<ControllerStatus>], paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-/// Such as `#0,#2 of 4`.
+/// Held shards, such as `#0,#2 of 4`.
 fn held(page: &ControllerStatus) -> String {
     let held: Vec<String> = page.held.iter().map(|shard| format!("#{shard}")).collect();
     let held = if held.is_empty() { "none".to_owned() } else { held.join(",") };
@@ -184,7 +184,7 @@ fn shards(report: &StatusReport, paper: &mut Paper) {
     for it in &report.shards {
         let holder = match &it.holder {
             Some(holder) => holder.as_str().into(),
-            None => Cell::new(Tone::Bad, "nobody"),
+            None => Cell::new(Tone::Bad, "none"),
         };
         table.row([
             it.controller.as_str().into(),

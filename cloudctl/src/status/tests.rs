@@ -1,4 +1,4 @@
-//! What comes of pages and Leases.
+//! Reports from pages and Leases.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -67,17 +67,17 @@ fn whole() -> StatusReport {
 }
 
 #[test]
-fn a_namespace_without_leases_of_controllers_is_hardly_the_right_one() {
+fn a_namespace_without_controller_leases_is_reported() {
     let one = |name| [lease(name, &json!({}))];
     assert_eq!(elsewhere("nope", &one("cloud-service-controller-1")), None);
     for leases in [&one("cloud-adapter")[..], &one("somebody-else"), &[]] {
         let why = elsewhere("nope", leases).map(|it| it.why).unwrap_or_default();
-        assert!(why.contains("in nope: is the chart installed there? Else use -n"), "{why}");
+        assert!(why.contains("in nope: is the chart installed there? Otherwise use -n"), "{why}");
     }
 }
 
 #[test]
-fn people_see_tables_and_what_is_not_well() {
+fn the_report_shows_tables_and_troubles() {
     assert_snapshot!(written(&whole(), Format::Table, false).expect("written"), @r"
     Adapters
       REPLICA  ADAPTER      VERSION  ROLE    CLUSTER  CLOUD SCOPE  TROUBLE
@@ -108,13 +108,13 @@ fn people_see_tables_and_what_is_not_well() {
     Shards
       CONTROLLER          SHARD  HOLDER  SINCE  RENEWED
       service-controller  0      sc-1    1h 4m  2s
-      service-controller  1      nobody  -      4m 2s
+      service-controller  1      none    -      4m 2s
 
     Not well
       cloud-adapter ca-1: the breaker of loadbalancer is open
       cloud-adapter ca-1: routes cannot be listed: VENDOR_UNAVAILABLE
       service-controller sc-1: 12 of 20 load balancers would go at once
-      shard 1 of service-controller: nobody holds it, so nobody does its work
+      shard 1 of service-controller: no replica holds it, so its objects are not reconciled
 
     Missing
       leases: why
@@ -124,7 +124,7 @@ fn people_see_tables_and_what_is_not_well() {
 }
 
 #[test]
-fn what_is_not_as_wanted_for_long_is_not_well_and_the_oldest_are_named() {
+fn long_waits_are_troubles_and_the_oldest_are_named() {
     let wait = |n: u32, since: &str, why: Option<&str>| json!({ "kind": "Service", "key": format!("default/web-{n}"), "since": since, "waitsFor": why });
     let troubles = |waits: &[Value], dry_run| {
         let mut page_of = ControllerStatus { held_back: Vec::new(), dry_run, shards: 1, ..controller(&[0]) };
@@ -139,14 +139,14 @@ fn what_is_not_as_wanted_for_long_is_not_well_and_the_oldest_are_named() {
         wait(4, "2026-01-02T02:59:06Z", Some("no quota")),
     ];
     let lines = [
-        "service-controller sc-1: Service default/web-1 is not as wanted for 1h: no quota",
-        "service-controller sc-1: Service default/web-2 is not as wanted for 10m: it is worked on",
-        "service-controller sc-1: Service default/web-3 is not as wanted for 5m: no quota",
+        "service-controller sc-1: Service default/web-1 has not been in sync for 1h: no quota",
+        "service-controller sc-1: Service default/web-2 has not been in sync for 10m: it is being reconciled",
+        "service-controller sc-1: Service default/web-3 has not been in sync for 5m: no quota",
         "service-controller sc-1: 1 more for longer than 5m",
         "service-controller sc-1: at least 1 more for longer than 5m",
     ];
-    assert_eq!(troubles(&waits, false), lines[..3], "the fourth is young");
-    assert_eq!(troubles(&waits, true), [""; 0], "nothing becomes as wanted in a dry run");
+    assert_eq!(troubles(&waits, false), lines[..3], "the fourth has not waited long");
+    assert_eq!(troubles(&waits, true), [""; 0], "a dry run brings nothing in sync");
     waits[3] = wait(4, "2026-01-02T02:59:05Z", None);
     assert_eq!(troubles(&waits, false), [&lines[..3], &lines[4..]].concat());
     waits.push(wait(5, "2026-01-02T03:04:05Z", None));
@@ -154,7 +154,7 @@ fn what_is_not_as_wanted_for_long_is_not_well_and_the_oldest_are_named() {
 }
 
 #[test]
-fn programs_read_what_was_written() {
+fn json_and_yaml_reports_round_trip() {
     let text = written(&whole(), Format::Json, true).expect("written");
     assert_eq!(serde_json::from_str::<StatusReport>(&text).expect("read"), whole());
     let text = written(&whole(), Format::Yaml, true).expect("written");
@@ -162,7 +162,7 @@ fn programs_read_what_was_written() {
 }
 
 #[test]
-fn without_leases_the_pages_say_who_holds_what() {
+fn without_leases_holders_come_from_the_pages() {
     let controllers = vec![
         page(Component::ServiceController, "sc-1", controller(&[1])),
         page(Component::ServiceController, "sc-2", controller(&[])),
@@ -173,28 +173,28 @@ fn without_leases_the_pages_say_who_holds_what() {
 }
 
 #[test]
-fn a_standby_alone_is_no_adapter() {
+fn a_lone_standby_adapter_is_a_trouble() {
     let standby = AdapterStatus { leader: false, breakers: Vec::new(), snapshots: Vec::new(), ..adapter() };
     let report =
         report(&session(Vec::new()), (vec![page(Component::CloudAdapter, "ca-2", standby)], Vec::new()), &[]);
-    assert_eq!(report.troubles, ["cloud-adapter: no replica leads, so nobody talks to the cloud"]);
+    assert_eq!(report.troubles, ["cloud-adapter: no replica leads, so no vendor calls are made"]);
 }
 
 #[test]
-fn work_that_nobody_does_is_said() {
+fn unheld_shards_are_troubles() {
     let of = |shards, leases: &[Lease]| {
         let standby = ControllerStatus { shards, held_back: Vec::new(), ..controller(&[]) };
         let standby = page(Component::ServiceController, "sc-2", standby);
         report(&session(Vec::new()), (Vec::new(), vec![standby]), leases).troubles
     };
-    let nobody = "shard 0 of service-controller: nobody holds it, so nobody does its work";
+    let nobody = "shard 0 of service-controller: no replica holds it, so its objects are not reconciled";
     let others = lease("somebody-else", &json!({ "holderIdentity": "it" }));
-    assert_eq!(of(1, &[others]), [nobody], "it has no Lease yet");
+    assert_eq!(of(1, &[others]), [nobody], "the shard has no Lease yet");
     assert_eq!(of(1, &[]), [nobody]);
-    let idle = "service-controller sc-2: it holds no shard, and nobody is known to hold one";
+    let idle = "service-controller sc-2: it holds no shard, and no holder of a shard is known";
     assert_eq!(of(0, &[]), [idle]);
     let held = json!({ "holderIdentity": "sc-1", "renewTime": "2026-01-02T03:04:03.000000Z" });
     let held = lease("cloud-service-controller", &held);
-    assert_eq!(of(1, std::slice::from_ref(&held)), [""; 0], "another replica does it");
+    assert_eq!(of(1, std::slice::from_ref(&held)), [""; 0], "another replica works");
     assert_eq!(of(0, &[held]), [""; 0]);
 }

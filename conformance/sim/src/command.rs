@@ -21,7 +21,7 @@ pub(crate) use self::{
 };
 use crate::process;
 
-/// The commands that there are, as the parameter file has them.
+/// The available commands, as keys of the parameter file.
 pub(crate) const NAMES: [&str; 24] = [
     "createInstances",
     "deleteInstances",
@@ -48,13 +48,13 @@ pub(crate) const NAMES: [&str; 24] = [
     "rotateCredentials",
     "revokeCredentials",
 ];
-/// Those that need callers with tokens.
+/// Commands for lanes whose callers have tokens.
 pub(crate) const SECURED: [&str; 2] = ["rotateServerCertificate", "rotateTokens"];
 
-/// Does what a command of this name does, and answers what it prints.
+/// Runs the command with this name, and returns its output.
 ///
 /// # Errors
-/// A name that is none, a variable that is missing, a cloud that refuses.
+/// Fails on an unknown name, on a missing variable, and if the cloud refuses.
 pub async fn run(name: &str) -> anyhow::Result<String> {
     match name {
         "killAdapter" | "stopAdapter" | "startAdapter" => adapter(name),
@@ -92,9 +92,9 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
         }
         "rotateCredentials" => cloud.rotate_credentials(&folder()?).await,
         "revokeCredentials" => cloud.revoke_credentials().await,
-        // Not in the parameter file: for whoever starts the cloud.
+        // Not in the parameter file: used when a lane starts its cloud.
         "settings" => cloud.settings(&serde_json::from_str(&variable("SETTINGS")?)?).await,
-        _ => bail!("there is no command {name}"),
+        _ => bail!("unknown command {name}"),
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn start(folder: &Path, replica: &str) -> anyhow::Result<()> {
     process::start(folder, &name, &mut command)
 }
 
-/// The name of its files.
+/// The base name of the adapter's files.
 pub(crate) fn adapter_name(replica: &str) -> String {
     format!("adapter-{replica}")
 }
@@ -130,5 +130,5 @@ fn folder() -> anyhow::Result<PathBuf> {
 fn variable(name: &str) -> anyhow::Result<String> {
     let value = env::var_os(name).map(OsString::into_string);
     let value = value.with_context(|| format!("the variable {name} is not set"))?;
-    value.ok().with_context(|| format!("the variable {name} is no text"))
+    value.ok().with_context(|| format!("the variable {name} is not valid UTF-8"))
 }

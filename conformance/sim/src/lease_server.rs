@@ -1,4 +1,4 @@
-//! An API server that knows one Lease: get, watch, and merge patch of a version. Enough for two replicas to agree who leads.
+//! An API server with a single Lease: get, watch, and merge patch of a version. Enough for two replicas to elect a leader.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ type Lease = Arc<watch::Sender<Value>>;
 /// Serves until it is killed.
 ///
 /// # Errors
-/// A port that is taken.
+/// Fails if the port is in use.
 pub async fn serve(address: SocketAddr) -> anyhow::Result<()> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
@@ -45,7 +45,7 @@ async fn answer(State(lease): State<Lease>, method: Method, uri: Uri, body: Byte
     }
 }
 
-/// Whoever patches names the version that it saw. Source: Kubernetes API conventions, "Concurrency Control".
+/// A patch names the version that it is based on. Source: Kubernetes API conventions, "Concurrency Control".
 fn patch(lease: &Lease, patch: &Value) -> Response {
     const VERSION: &str = "/metadata/resourceVersion";
     let done = lease.send_if_modified(|lease| {
@@ -63,7 +63,7 @@ fn patch(lease: &Lease, patch: &Value) -> Response {
     if done { json_of(StatusCode::OK, &lease.borrow()) } else { refusal(StatusCode::CONFLICT) }
 }
 
-/// The Lease as it is, and then whenever it changes.
+/// Sends the current Lease, and then each change of it.
 fn watch_lease(lease: &Lease) -> Response {
     let mut lease = lease.subscribe();
     lease.mark_changed();
@@ -75,7 +75,7 @@ fn watch_lease(lease: &Lease) -> Response {
     ([(CONTENT_TYPE, "application/json")], Body::from_stream(lines)).into_response()
 }
 
-/// Source: RFC 7386.
+/// A JSON merge patch. Source: RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         target.clone_from(patch);

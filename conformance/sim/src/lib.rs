@@ -1,10 +1,10 @@
-//! The simulated cloud and its adapter as a setting for `adapter-conformance`.
+//! The simulated cloud and its adapter as a test bed for `adapter-conformance`.
 //!
 //! - [`Setting`] starts lanes, each a `simcloud` with an `adapter-sim` behind the suite's proxy, and writes the parameter file;
-//! - [`command`] is what the commands (hooks) of that file do: `conformance-sim command createInstances`;
-//! - [`lease_server`] is what two replicas elect their leader by.
+//! - [`command`] runs the commands (hooks) of that file: `conformance-sim command createInstances`;
+//! - [`lease_server`] is an API server for the leader election of two replicas.
 //!
-//! Everything lives below one folder, and ends with the [`Setting`].
+//! All files are below one folder, which is removed with the [`Setting`].
 
 pub mod command;
 pub mod lease_server;

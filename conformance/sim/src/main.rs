@@ -1,4 +1,4 @@
-//! `conformance-sim`: runs `adapter-conformance` against the simulated cloud, and is the commands of its parameter file.
+//! `conformance-sim`: runs `adapter-conformance` against the simulated cloud, and provides the commands of its parameter file.
 
 use std::{
     io::{self, Write as _},
@@ -11,7 +11,7 @@ use adapter_conformance::{Options, program};
 use clap::{Parser, Subcommand};
 use conformance_sim::{Plan, Setting, command, lease_server};
 
-/// The simulated cloud as a setting for adapter-conformance.
+/// Run adapter-conformance against the simulated cloud
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -21,30 +21,30 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Starts lanes, runs the suite on them and ends them
+    /// Start lanes, run the suite on them and stop them
     Run {
-        /// How many lanes: each a cloud with an adapter
+        /// Number of lanes: each is a cloud with an adapter
         #[arg(long, default_value_t = 3, value_name = "N")]
         lanes: usize,
-        /// A flag for each adapter; may be repeated
+        /// Additional flag of each adapter; may be repeated
         #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
         adapter_flag: Vec<String>,
-        /// Where files are kept while it runs
+        /// Folder for the files of the run
         #[arg(long, value_name = "FOLDER", default_value = "target/conformance")]
         folder: PathBuf,
-        /// Flags of adapter-conformance
+        /// Flags for adapter-conformance
         #[arg(last = true)]
         suite: Vec<String>,
     },
-    /// An API server that knows one Lease, for replicas
+    /// Run an API server with a single Lease, for replicas
     LeaseServer {
-        /// Where it listens
+        /// Listen address
         #[arg(long, value_name = "IP:PORT")]
         listen: SocketAddr,
     },
-    /// One command of the parameter file
+    /// Run one command of the parameter file
     Command {
-        /// As the parameter file calls it
+        /// Name of the command in the parameter file
         name: String,
     },
 }
@@ -80,7 +80,7 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
             match Options::try_parse_from(flags.into_iter().chain(suite)) {
                 Ok(options) => Ok(program::main(options).await),
                 Err(error) => {
-                    // It ends the process, and lanes must end before.
+                    // Exits the process, so the lanes must be dropped before.
                     drop(setting);
                     error.exit()
                 }

@@ -1,4 +1,4 @@
-//! Processes that others end: their IDs are in files, so that each command finds those of its lane.
+//! Background processes. Their IDs are in files, so that each command finds those of its lane.
 
 use std::{
     fs::{self, File},
@@ -12,20 +12,20 @@ use std::{
 
 use anyhow::Context as _;
 
-/// The longest that a process takes to go.
+/// Maximum time until a process has ended.
 const PATIENCE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 
-/// A program of this repository: all are built into one folder.
+/// The path of a program of this repository: all are built into one folder.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
-    let me = std::env::current_exe().context("cannot tell where programs are")?;
-    // Tests run one folder below.
+    let me = std::env::current_exe().context("cannot determine the folder of the programs")?;
+    // The programs of tests are one folder below.
     let folders = me.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
     found.with_context(|| format!("{name} is not built: `cargo build --bins -p {name}` or `-p adapter-sim`"))
 }
 
-/// Starts a process in the background, in a group of its own, so that Ctrl-C is not for it. Its output is appended to `NAME.log`, its
+/// Starts a background process in a process group of its own, so that it does not receive Ctrl-C. Its output is appended to `NAME.log`, its
 /// ID written to `NAME.pid`.
 pub(crate) fn start(folder: &Path, name: &str, command: &mut Command) -> anyhow::Result<()> {
     let log = File::options().create(true).append(true).open(folder.join(format!("{name}.log")))?;
@@ -40,7 +40,7 @@ pub(crate) fn start(folder: &Path, name: &str, command: &mut Command) -> anyhow:
     Ok(())
 }
 
-/// Ends a process by a signal such as `KILL`, and returns when it is gone. One that is gone already is no error.
+/// Ends a process by a signal such as `KILL`, and returns when it is gone. A process that is already gone is not an error.
 pub(crate) fn end(folder: &Path, name: &str, signal: &str) -> anyhow::Result<()> {
     let file = pid_file(folder, name);
     let id = match fs::read_to_string(&file) {
@@ -53,7 +53,7 @@ pub(crate) fn end(folder: &Path, name: &str, signal: &str) -> anyhow::Result<()>
     }
     let mut waited = Duration::ZERO;
     while is_there(&id) {
-        anyhow::ensure!(waited < PATIENCE, "{name} ({id}) does not go");
+        anyhow::ensure!(waited < PATIENCE, "{name} ({id}) does not end");
         thread::sleep(TICK);
         waited += TICK;
     }
@@ -65,7 +65,7 @@ fn pid_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.pid"))
 }
 
-/// Whether it runs: one that has ended and that nobody waited for does not. Source: proc(5), stat.
+/// Whether a process is running; a zombie is not. Source: proc(5), stat.
 fn is_there(id: &str) -> bool {
     match fs::read_to_string(format!("/proc/{id}/stat")) {
         Ok(stat) => !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')),

@@ -14,16 +14,16 @@ use tempfile::TempDir;
 use self::lane::Lane;
 use crate::{command, process};
 
-/// Of each family, in calls a second: far from what checks of other things need, near enough for those of budgets.
+/// Default bucket of each family, in calls per second: not a limit for most checks, but low enough for the checks of budgets.
 const RATE: u32 = 50;
 const BURST: u32 = 50;
 
-/// Vendor calls of a family that an adapter is allowed.
+/// The adapter's limit for the vendor calls of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Calls a second.
+    /// Calls per second.
     pub rate: u32,
-    /// Calls at once.
+    /// Burst.
     pub burst: u32,
 }
 
@@ -33,26 +33,26 @@ impl Default for Bucket {
     }
 }
 
-/// What shall be started.
+/// What to start.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many lanes.
+    /// Number of lanes.
     pub lanes: usize,
-    /// Whether there is an adapter that authenticates callers, too.
+    /// Whether to add an adapter that authenticates callers.
     pub secured: bool,
-    /// Whether there are two replicas of one adapter, too.
+    /// Whether to add two replicas of one adapter.
     pub replicas: bool,
-    /// The network family's bucket; those of the others are the usual.
+    /// Bucket of the network family; the other families have the default.
     pub network: Bucket,
-    /// More flags of each adapter, such as `--break=...`.
+    /// Additional flags of each adapter, such as `--break=...`.
     pub adapter_flags: Vec<String>,
-    /// More settings of each simcloud, as its admin API takes them.
+    /// Additional settings of each simcloud, in the format of its admin API.
     pub cloud_settings: Value,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        // How long load balancers take.
+        // The time that load balancers take.
         let cloud_settings = json!({ "provisioning": { "create_ms": 50, "update_ms": 10, "delete_ms": 10 } });
         let (network, adapter_flags) = (Bucket::default(), Vec::new());
         Self { lanes: 3, secured: true, replicas: true, network, adapter_flags, cloud_settings }
@@ -68,15 +68,15 @@ pub struct Setting {
     lanes: Vec<Lane>,
     secured: Option<Lane>,
     replicas: Option<Lane>,
-    // Dropped last: lanes find the processes that they end by the files in it.
+    // Must be dropped last: lanes find their processes by the files in it.
     folder: TempDir,
 }
 
 impl Setting {
-    /// Starts what the plan says, below `parent`. Adapters wait for the suite's proxies.
+    /// Starts what the plan demands, below `parent`. Adapters retry until the suite's proxies listen.
     ///
     /// # Errors
-    /// Programs that are not built, ports that are taken.
+    /// Fails if a program is not built or a port is in use.
     pub fn start(plan: &Plan, parent: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(parent)?;
@@ -100,13 +100,13 @@ impl Setting {
         Ok(setting)
     }
 
-    /// The parameter file.
+    /// Path of the parameter file.
     #[must_use]
     pub fn params(&self) -> PathBuf {
         self.folder.path().join("params.yaml")
     }
 
-    /// The parameter file's content: JSON, which is YAML, too.
+    /// The content of the parameter file: JSON, which is valid YAML.
     fn describe(&self) -> anyhow::Result<Value> {
         let mut params = json!({
             "lanes": self.lanes.iter().map(|lane| lane.describe.clone()).collect::<Vec<_>>(),
@@ -126,9 +126,9 @@ impl Setting {
                 "outage": "3s",
                 "settle": "20s",
                 "load": "5s",
-                // Two listings of what is watched, and time to act on them.
+                // Time for two listings, and for acting on them.
                 "drift": "25s",
-                // It looks at its files each 5 s.
+                // The adapter reads its files every 5 s.
                 "reload": "7s",
                 "connectionAge": "6s",
             },
@@ -142,7 +142,7 @@ impl Setting {
     }
 }
 
-/// Commands of the parameter file: this crate's program does them all.
+/// Commands of the parameter file: all of them run this crate's program.
 fn hooks(names: &[&str]) -> anyhow::Result<Map<String, Value>> {
     let me = process::program("conformance-sim")?;
     let hook = |name: &&str| ((*name).to_owned(), format!("exec '{}' command {name}", me.display()).into());

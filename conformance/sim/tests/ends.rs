@@ -1,4 +1,4 @@
-//! What a setting starts ends with it, however that ends.
+//! All processes that a setting starts end with it, however it ends.
 
 #![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
 
@@ -13,11 +13,11 @@ use std::{
 
 use conformance_sim::{Plan, Setting};
 
-/// Longer than cleaning up takes, on a busy machine as well.
+/// Longer than cleaning up takes, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
-/// The IDs in the files of processes that others end.
+/// The process IDs in the files of a setting.
 fn processes(folder: &Path) -> Vec<String> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -33,7 +33,7 @@ fn processes(folder: &Path) -> Vec<String> {
 
 fn have_ended(ids: Vec<String>) {
     for id in ids {
-        // A child that nobody waited for is a zombie: it has ended.
+        // A zombie has ended.
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }
@@ -45,7 +45,7 @@ fn no_process_outlives_its_setting() {
     let setting = Setting::start(&Plan { lanes: 1, ..Plan::default() }, parent).expect("starts");
     let folder = setting.params().parent().expect("a folder").to_owned();
     let ids = processes(&folder);
-    // One of the lane, one secured, two replicas and what they elect their leader by.
+    // One on the lane, one secured, two replicas, and the lease server.
     assert_eq!(ids.len(), 5, "{ids:?}");
     drop(setting);
     have_ended(ids);
@@ -53,7 +53,7 @@ fn no_process_outlives_its_setting() {
 }
 
 #[test]
-fn ctrl_c_removes_what_was_made_and_ends_what_was_started() {
+fn ctrl_c_deletes_objects_and_ends_processes() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut run = Command::new(env!("CARGO_BIN_EXE_conformance-sim"))
         .args(["run", "--lanes", "1", "--folder"])
@@ -65,7 +65,7 @@ fn ctrl_c_removes_what_was_made_and_ends_what_was_started() {
         .spawn()
         .expect("is built");
     let mut lines = BufReader::new(run.stderr.take().expect("is piped")).lines();
-    // Others are in the middle by then.
+    // Other checks are running at this time.
     let passed = lines.by_ref().map(|line| line.expect("text")).find(|line| line.starts_with("ok "));
     assert!(passed.is_some_and(|line| line.contains("LB-01")));
     let ids = processes(folder.path());
@@ -79,13 +79,13 @@ fn ctrl_c_removes_what_was_made_and_ends_what_was_started() {
     run.stdout.take().expect("is piped").read_to_string(&mut out).expect("text");
     assert_eq!(code, Some(130), "{said:#?}\n{out}");
     assert!(out.contains("ended early\n"), "{out}");
-    assert!(!out.contains("what could not be removed"), "{out}");
+    assert!(!out.contains("not deleted"), "{out}");
     assert!(!said.iter().any(|line| line.contains("panicked")), "{said:#?}");
     have_ended(ids);
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "files are left");
 }
 
-/// The code with which it ends. Its pipes hold what it still says.
+/// Waits for the exit code. The pipes keep the remaining output.
 fn ended(child: &mut Child) -> Option<i32> {
     let mut waited = Duration::ZERO;
     loop {

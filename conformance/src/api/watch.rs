@@ -1,4 +1,4 @@
-//! Streams, read event by event or as a listing. Every wait has a limit, and so has what is kept.
+//! Watch streams, read event by event or as a listing. Every wait and everything that is kept has a limit.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -13,7 +13,7 @@ use tonic::{Code, Status, Streaming};
 use super::{Answer, Api};
 use crate::{check::Stop, expect, transcript::brief};
 
-/// Items of a listing at most: a stream that never ends fills no memory.
+/// Maximum items of a listing, so that an endless stream cannot exhaust memory.
 const ITEMS_MAX: usize = 200_000;
 
 /// A running stream. Dropping it ends it.
@@ -24,10 +24,10 @@ pub struct Watch<T> {
     api: Api,
 }
 
-/// One event of a mirror, the same for the three watches.
+/// One event, the same for the three watches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mirror<I> {
-    /// Everything so far is void.
+    /// All items so far are invalid.
     Reset(Reset),
     /// Part of the listing.
     Items(Vec<I>),
@@ -37,39 +37,39 @@ pub enum Mirror<I> {
     Upsert(I),
     /// No longer there.
     Gone {
-        /// As [`Event::key`].
+        /// See [`Event::key`].
         key: String,
-        /// Of instances only.
+        /// Only in the watch of instances.
         evidence: Option<Evidence>,
     },
-    /// Nothing else changed.
+    /// No other change; carries a cursor.
     Bookmark(Bookmark),
-    /// An event of a newer contract, or none at all.
+    /// An event of a newer contract, or an empty one.
     Unknown,
 }
 
 /// A response of one of the three watches.
 pub trait Event: Debug + Sized {
-    /// What is mirrored.
+    /// The item type.
     type Item: Debug + Clone;
 
-    /// The event, whichever watch it comes from.
+    /// The event, independent of the type of watch.
     fn mirror(self) -> Mirror<Self::Item>;
 
-    /// What names an item in the stream, and what the checksum is made of.
+    /// The key of an item in the stream; checksums are made of keys.
     fn key(item: &Self::Item) -> &str;
 }
 
 /// A complete listing: from the last Reset to Synced.
 #[derive(Clone, Debug)]
 pub struct Listing<I> {
-    /// As Reset said.
+    /// The epoch of the Reset event.
     pub scope: Option<Scope>,
-    /// All items, as they came.
+    /// All items, in order of arrival.
     pub items: Vec<I>,
-    /// How many items each message held.
+    /// Number of items in each message.
     pub chunks: Vec<usize>,
-    /// What closed it.
+    /// The event that closed it.
     pub synced: Synced,
 }
 
@@ -81,7 +81,7 @@ impl<T: Debug> Watch<T> {
     /// The next message, or `None` if the stream ended in order.
     ///
     /// # Errors
-    /// If the stream broke; `DEADLINE_EXCEEDED` if nothing came within the limit.
+    /// Fails if the stream broke, or with `DEADLINE_EXCEEDED` if nothing arrived within the limit.
     pub async fn next(&mut self, within: Duration) -> Answer<Option<T>> {
         let begun = Instant::now();
         let late = |_elapsed| {
@@ -105,16 +105,16 @@ impl<T: Event> Watch<T> {
     /// The next event.
     ///
     /// # Errors
-    /// If the stream ends or breaks, or nothing comes within the limit.
+    /// Fails if the stream ends or breaks, or nothing arrives within the limit.
     pub async fn event(&mut self, within: Duration) -> Result<Mirror<T::Item>, Stop> {
         let message = self.next(within).await?;
-        Ok(expect::some(message, "the stream goes on")?.mirror())
+        Ok(expect::some(message, "the stream continues")?.mirror())
     }
 
-    /// Reads up to the next Synced, wherever the stream stands.
+    /// Reads up to the next Synced, from any position of the stream.
     ///
     /// # Errors
-    /// If the stream ends, breaks or is not synced within the limit, or holds more than a cloud can.
+    /// Fails if the stream ends, breaks or is not synced within the limit, or has more items than a cloud can have.
     pub async fn listing(&mut self, within: Duration) -> Result<Listing<T::Item>, Stop> {
         let end = Instant::now() + within;
         let (mut scope, mut items, mut chunks) = (None, Vec::new(), Vec::new());
@@ -127,7 +127,7 @@ impl<T: Event> Watch<T> {
                     chunks.push(more.len());
                     items.extend(more);
                     let few = items.len() <= ITEMS_MAX;
-                    expect::that(few, "a listing ends", || format!("more than {ITEMS_MAX} items"))?;
+                    expect::that(few, "a listing is complete", || format!("more than {ITEMS_MAX} items"))?;
                 }
                 Mirror::Synced(synced) => return Ok(Listing { scope, items, chunks, synced }),
                 Mirror::Upsert(_) | Mirror::Gone { .. } | Mirror::Bookmark(_) | Mirror::Unknown => (),

@@ -1,4 +1,4 @@
-//! Whether buckets were kept to, as the vendor sees it.
+//! Verifies limits as the vendor observes them.
 
 use crate::{
     check::Verdict,
@@ -8,15 +8,16 @@ use crate::{
     proxy::{Call, Calls},
 };
 
-/// Calls that are sent in time may arrive together, where machines are busy: this part of the burst.
+/// Fraction of the burst that is tolerated: on a busy machine, calls that were sent in time may arrive together.
 const BUNCHED: f64 = 0.4;
 
-/// adapter_service.proto, `Budget`: claims that these calls, all since some moment, fit into each bucket of the parameter file.
+/// adapter_service.proto, `Budget`: asserts that these calls, which are all calls since some moment, stay within each bucket of the
+/// parameter file.
 pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
     for (name, bucket) in &cx.params().limits.buckets {
         let most = overdraft(calls, bucket);
         let wants = format!(
-            "bucket {name} keeps to {} calls/s with a burst of {} in every window",
+            "bucket {name} stays within {} calls/s with a burst of {} in every window",
             bucket.rate, bucket.burst
         );
         expect::that(most <= BUNCHED * bucket.burst, &wants, || {
@@ -26,7 +27,7 @@ pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
     Ok(())
 }
 
-/// By how many calls a bucket was overdrawn when it was worst, as it would be filled and emptied at the vendor.
+/// The largest number of calls by which a bucket was exceeded, computed as the vendor's own token bucket would.
 fn overdraft(calls: &Calls, bucket: &BucketParams) -> f64 {
     let covered = |call: &&Call| bucket.calls.matches(&call.method, &call.path);
     let (mut tokens, mut worst, mut last) = (bucket.burst, 0.0_f64, None);
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_overdrawn_by_what_comes_before_it_is_filled() {
+    fn overdraft_is_computed_as_in_a_token_bucket() {
         let start = Instant::now();
         let call = |millis| Call {
             method: Method::POST,
@@ -66,7 +67,7 @@ mod tests {
         let bucket = |calls: &str| BucketParams {
             rate: 10.0,
             burst: 2.0,
-            calls: regex::Regex::new(calls).expect("is right").into(),
+            calls: regex::Regex::new(calls).expect("is valid").into(),
         };
         for (times, over) in [(vec![0, 0, 100, 200], 0.0), (vec![0, 0, 0, 100, 100], 2.0)] {
             let calls = Calls(times.iter().copied().map(call).collect());

@@ -1,4 +1,4 @@
-//! Ends what an adapter remembers of faults, so that no check pays for another.
+//! Waits until the adapter has recovered from injected faults, so that they do not affect the next check.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,18 +7,18 @@ use cloud_api_proto::v1alpha1::{WatchStatusResponse, breaker::State};
 use super::Context;
 use crate::{api::Role, check::Stop, hooks::Hook, lane::FIRST_ANSWER};
 
-/// A status comes from memory.
+/// Limit for a status report, which the adapter has in memory.
 const STATUS_WITHIN: Duration = Duration::from_secs(2);
-/// Of what is configured: a bucket that grants less has learned from a vendor who throttled.
+/// Fraction of the configured rate below which a bucket has learned a lower rate from a throttling vendor.
 const LEARNED: f64 = 0.9;
 
 impl Context {
-    /// Waits until vendor calls of all kinds pass again, after faults that an adapter remembers: rejected credentials, open breakers,
-    /// pauses, and rates that it has lowered. Starts the adapter anew, which is quicker and forgets them all, if the parameter file has
-    /// the commands; else rates may stay low.
+    /// Waits until vendor calls of all kinds succeed again, after faults that an adapter remembers: rejected credentials, open breakers,
+    /// pauses, and lowered rates. If the parameter file has the commands, it restarts the adapter, which is quicker and clears them all;
+    /// otherwise rates may stay low.
     ///
     /// # Errors
-    /// If they do not within `timings.heal`.
+    /// Fails if they do not succeed within `timings.heal`.
     pub async fn heal(&self) -> Result<(), Stop> {
         if !self.is_marked().await && self.well().await.is_ok() {
             return Ok(());
@@ -37,7 +37,7 @@ impl Context {
         .await
     }
 
-    /// Whether the adapter says that it still remembers a fault, or has died of it.
+    /// Whether the adapter reports that it still remembers a fault, or does not answer.
     pub(crate) async fn is_marked(&self) -> bool {
         match self.status().await {
             Some(status) => is_held_up(&status) || is_slowed(&status),
@@ -51,7 +51,7 @@ impl Context {
         watch.next(STATUS_WITHIN).await.ok()?
     }
 
-    /// A read of each kind.
+    /// Makes a read of each kind.
     async fn well(&self) -> Result<(), Stop> {
         let cluster = self.cluster();
         if self.can("instances") {
@@ -67,8 +67,8 @@ impl Context {
     }
 }
 
-/// Whether calls do not pass: because of a pause, a breaker, or the credentials.
-#[expect(clippy::disallowed_methods, reason = "the adapter tells a time of the wall clock")]
+/// Whether a pause, a breaker or rejected credentials block vendor calls.
+#[expect(clippy::disallowed_methods, reason = "the adapter reports wall-clock times")]
 fn is_held_up(status: &WatchStatusResponse) -> bool {
     let now = SystemTime::now();
     let paused = status.budgets.iter().any(|bucket| {
@@ -79,7 +79,7 @@ fn is_held_up(status: &WatchStatusResponse) -> bool {
     paused || status.self_check_error.is_some() || status.breakers.iter().any(|breaker| open(breaker.state()))
 }
 
-/// Whether a bucket grants less than is configured.
+/// Whether a bucket grants less than its configured rate.
 fn is_slowed(status: &WatchStatusResponse) -> bool {
     status.budgets.iter().any(|bucket| bucket.rate < bucket.ceiling * LEARNED)
 }

@@ -1,4 +1,4 @@
-//! The proxy's CA, and a certificate for each host that an adapter asks for.
+//! The proxy's CA, which issues a certificate for each host that an adapter connects to.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer},
 };
 
-/// Makes certificates.
+/// Issues certificates.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     made: Mutex<BTreeMap<String, Arc<ServerConfig>>>,
@@ -35,23 +35,25 @@ pub enum AuthorityError {
     /// A file cannot be read or written.
     #[error("{path}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is no CA with its key.
-    #[error("{path}: is no certificate of a CA with its key beside it: remove both, and new ones are made")]
+    /// The files are not a CA certificate with its key.
+    #[error(
+        "{path}: not a CA certificate with its key beside it; remove both files to have new ones created"
+    )]
     Content {
-        /// The certificate.
+        /// The certificate file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: rcgen::Error,
     },
 }
 
 impl Authority {
-    /// Reads the CA of a file, and its key beside it; makes both if the file is not there.
+    /// Reads the CA from a file, and its key from the file beside it; creates both if the file does not exist.
     pub(super) fn open(path: &Path) -> Result<Self, AuthorityError> {
         let key_path = path.with_extension("key");
         let file = |path: &Path| {
@@ -71,7 +73,7 @@ impl Authority {
         Ok(Self { issuer, made: Mutex::default() })
     }
 
-    /// TLS as this host. `None`: no certificate can have that name.
+    /// TLS for this host. `None`: no certificate can have that name.
     pub(super) fn server(&self, host: &str) -> Option<Arc<ServerConfig>> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = made.get(host) {

@@ -1,4 +1,4 @@
-//! One call: the rule that strikes it, the way to the vendor, the way back.
+//! Handles one call: applies the matching rule, sends it to the vendor, returns the response.
 
 use std::{convert::Infallible, fs, path::Path, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
     rule::{Action, Shape, Strike},
 };
 
-/// Larger than any vendor's page.
+/// Larger than a page of any vendor.
 const BODY_MAX: usize = 64 * 1024 * 1024;
 /// Headers that belong to one connection. Source: RFC 9110, section 7.6.1.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -34,12 +34,12 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
 
-/// The connection ends here.
+/// Ends a response body early.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("cut off on purpose")]
 pub(super) struct Cut;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     status: StatusCode,
@@ -66,7 +66,7 @@ impl Answered {
         response
     }
 
-    /// Announces the whole, and breaks off in the middle.
+    /// Announces the full length, and ends after half of the body.
     fn truncated(self) -> Response<Body> {
         let half = self.body.slice(..self.body.len() / 2);
         let length = HeaderValue::from(self.body.len().max(1));
@@ -79,17 +79,20 @@ impl Answered {
     }
 }
 
-/// The client towards vendors. It follows no redirect, repeats nothing and knows no other proxy.
+/// The client for vendors. It follows no redirects, retries nothing and uses no other proxy.
 pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
     let fault = |path: &Path, source| ProxyError::UpstreamCa { path: path.display().to_string(), source };
-    #[expect(clippy::disallowed_methods, reason = "the proxy is no driver: it sends what an adapter sent")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the proxy is not a driver: it forwards what an adapter sent"
+    )]
     let builder = reqwest::Client::builder();
     let mut builder =
         builder.no_proxy().redirect(reqwest::redirect::Policy::none()).retry(reqwest::retry::never());
     if let Some(path) = ca {
         let read = || {
             let pem = fs::read(path)?;
-            reqwest::Certificate::from_pem_bundle(&pem).context("holds no certificates")
+            reqwest::Certificate::from_pem_bundle(&pem).context("the file has no certificates")
         };
         for certificate in read().map_err(|error| fault(path, error))? {
             builder = builder.add_root_certificate(certificate);
@@ -98,10 +101,10 @@ pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
     builder.build().map_err(|error| fault(ca.unwrap_or(Path::new("")), error.into()))
 }
 
-/// Takes one call to the vendor and back, and does to it what a rule says. `host`: of a CONNECT.
+/// Forwards one call to the vendor, with the fault of a matching rule. `host`: of a CONNECT.
 ///
 /// # Errors
-/// The connection shall be closed.
+/// The connection must be closed.
 pub(super) async fn call(
     shared: Arc<Shared>,
     host: Option<String>,
@@ -125,13 +128,13 @@ pub(super) async fn call(
     outcome
 }
 
-/// Names the credentials of a call without telling them.
+/// A digest that identifies the credentials of a call without revealing them.
 fn credentials(headers: &HeaderMap) -> Option<u64> {
     let digest = Sha256::digest(headers.get(header::AUTHORIZATION)?);
     Some(digest.iter().take(8).fold(0, |sum, &byte| (sum << 8) | u64::from(byte)))
 }
 
-/// Notes when a call ends, however it does.
+/// Records when a call ends, also if its connection breaks.
 struct Ended<'a> {
     shared: &'a Shared,
     at: usize,
@@ -211,7 +214,7 @@ fn throttled(after: Option<std::time::Duration>) -> Answered {
     Answered::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
 }
 
-/// In words that a driver may take for its message.
+/// A message that a driver may pass on as the vendor's error.
 fn echo(status: u16, headers: &HeaderMap) -> Answered {
     let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let said = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
@@ -225,7 +228,7 @@ fn empty_page(shared: &Shared, shape: &Shape) -> Answered {
     Answered::canned(200, &[], list.map_or("{}", |list| &list.empty_body))
 }
 
-/// As it is, to the vendor and back. A vendor that is away is a 502, as with any proxy.
+/// Forwards a call unchanged. If the vendor cannot be reached, the answer is 502, as with any proxy.
 async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<Answered, Cut> {
     let Some(url) = url(shared, host.as_deref(), request.uri()) else {
         return Ok(Answered::canned(502, &[], r#"{"message":"proxy.upstream is not set"}"#));
@@ -235,7 +238,7 @@ async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<Answ
     let sent = shared.client.request(parts.method, url).headers(end_to_end(parts.headers)).body(body);
     shared.log().change(at, |call| call.reached = true);
     let bad = |error: reqwest::Error| {
-        let text = serde_json::json!({ "message": format!("the vendor cannot be reached: {error}") });
+        let text = serde_json::json!({ "message": format!("cannot reach the vendor: {error}") });
         Answered::canned(502, &[], &text.to_string())
     };
     let answer = match sent.send().await {
@@ -258,7 +261,7 @@ fn note_request_id(shared: &Shared, headers: &HeaderMap, at: usize) {
     }
 }
 
-/// Where a call goes: as a CONNECT said, as an absolute URL says, or to the upstream.
+/// The destination of a call: of a CONNECT, of an absolute URL, or the upstream.
 fn url(shared: &Shared, host: Option<&str>, uri: &Uri) -> Option<String> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     if let Some(host) = host {

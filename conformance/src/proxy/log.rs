@@ -1,4 +1,4 @@
-//! The vendor calls that were seen. Bounded: the oldest are forgotten.
+//! The log of vendor calls. Bounded: the oldest calls are dropped.
 
 use std::{collections::VecDeque, fmt};
 
@@ -7,37 +7,37 @@ use tokio::time::Instant;
 
 use super::rule::Shape;
 
-/// Calls that are kept.
+/// Number of calls that are kept.
 const CALLS_MAX: usize = 200_000;
-/// Calls that are shown.
+/// Number of calls that are printed.
 const SHOWN_MAX: usize = 100;
 
 /// One vendor call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its method.
+    /// The method.
     pub method: Method,
     /// Path and query.
     pub path: String,
     /// Whether it may change something.
     pub write: bool,
-    /// The collection that it lists, as `vendor.lists` says.
+    /// The collection that it lists, according to `vendor.lists`.
     pub list: Option<String>,
-    /// What the adapter was answered. `None`: nothing (yet).
+    /// The status that the adapter received. `None`: no response, or not yet.
     pub status: Option<u16>,
-    /// Whether the vendor was reached.
+    /// Whether the call reached the vendor.
     pub reached: bool,
-    /// The vendor's ID of the request, from the header `vendor.requestIdHeader`.
+    /// The vendor's request ID, from the header `vendor.requestIdHeader`.
     pub request_id: Option<String>,
-    /// What names the credentials that it was made with: a digest of its header `authorization`. `None`: it had none.
+    /// A digest of its `authorization` header, which identifies the credentials. `None`: it had none.
     pub credentials: Option<u64>,
-    /// When it came.
+    /// When the proxy received it.
     pub started: Instant,
     /// When it was answered or cut off.
     pub ended: Option<Instant>,
 }
 
-/// Some calls, oldest first.
+/// A selection of calls, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(pub Vec<Call>);
 
@@ -85,37 +85,37 @@ impl Log {
 }
 
 impl Calls {
-    /// How many.
+    /// The number of calls.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no calls.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that may change something.
+    /// Calls that may change something.
     #[must_use]
     pub fn writes(&self) -> Self {
         self.only(|call| call.write)
     }
 
-    /// Those that change nothing.
+    /// Calls that change nothing.
     #[must_use]
     pub fn reads(&self) -> Self {
         self.only(|call| !call.write)
     }
 
-    /// Those that list this collection.
+    /// Calls that list this collection.
     #[must_use]
     pub fn lists_of(&self, collection: &str) -> Self {
         self.only(|call| call.list.as_deref() == Some(collection))
     }
 
-    /// Those for which something holds.
+    /// Calls for which the predicate holds.
     #[must_use]
     pub fn only(&self, holds: impl Fn(&Call) -> bool) -> Self {
         Self(self.0.iter().filter(|call| holds(call)).cloned().collect())
@@ -130,7 +130,7 @@ impl fmt::Display for Call {
             None if self.ended.is_some() => f.write_str("cut off")?,
             None => f.write_str("no answer")?,
         }
-        f.write_str(if self.reached { "" } else { " (the vendor did not see it)" })
+        f.write_str(if self.reached { "" } else { " (did not reach the vendor)" })
     }
 }
 

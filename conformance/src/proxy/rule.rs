@@ -1,4 +1,4 @@
-//! Which calls are disturbed, and how. Pure but for the answers that stale reads keep.
+//! Which calls are affected, and how. Pure, apart from the responses stored for stale reads.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use super::{Gate, forward::Answered};
 use crate::params::{Pattern, VendorParams};
 
-/// Answers that stale reads keep at most; beyond, reads are fresh.
+/// Maximum responses stored for stale reads; further reads are fresh.
 const STALE_MAX: usize = 10_000;
 
-/// Which calls: all that is said must hold. Reads as a sentence: `Rule::writes().nth(2)`.
+/// Selects calls: all conditions must hold. Reads as a sentence: `Rule::writes().nth(2)`.
 #[derive(Clone, Debug)]
 pub struct Rule {
     kind: Kind,
@@ -59,87 +59,87 @@ impl Rule {
         Self::of(Kind::Writes)
     }
 
-    /// Calls that `vendor.lists` names.
+    /// Calls in `vendor.lists`.
     #[must_use]
     pub const fn lists() -> Self {
         Self::of(Kind::Lists)
     }
 
-    /// Calls that `vendor.lists` names for one collection: `instances`, `load-balancers` or `routes`.
+    /// Calls in `vendor.lists` for one collection: `instances`, `load-balancers` or `routes`.
     #[must_use]
     pub fn lists_of(collection: &str) -> Self {
         Self::of(Kind::ListsOf(collection.to_owned()))
     }
 
-    /// Only calls of this pattern, such as those of a bucket.
+    /// Restricts the rule to calls that match this pattern, such as those of a bucket.
     #[must_use]
     pub fn calls(self, pattern: Pattern) -> Self {
         Self { calls: Some(pattern), ..self }
     }
 
-    /// Only the next so many.
+    /// Restricts the rule to the next `calls` calls.
     #[must_use]
     pub fn next(self, calls: u64) -> Self {
         Self { when: When::Next(calls), ..self }
     }
 
-    /// Only the n-th from now, counted from 1.
+    /// Restricts the rule to the n-th call from now, counted from 1.
     #[must_use]
     pub fn nth(self, call: u64) -> Self {
         Self { when: When::Nth(call), ..self }
     }
 
-    /// The n-th from now and all that follow, counted from 1.
+    /// Restricts the rule to the n-th call from now, counted from 1, and all that follow.
     #[must_use]
     pub fn from(self, call: u64) -> Self {
         Self { when: When::From(call), ..self }
     }
 }
 
-/// What happens to a call.
+/// What the proxy does with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is passed on so much later.
+    /// Forwards it after this delay.
     Delay(Duration),
-    /// 429, with `Retry-After` in whole seconds if given. The vendor sees nothing of it. So with all that answer here.
+    /// Answers 429, with `Retry-After` in whole seconds if given. Calls that the proxy answers itself do not reach the vendor.
     Throttle(Option<Duration>),
-    /// As a vendor that allows less than the adapter was told: calls beyond a token bucket are answered 429, without a hint.
+    /// Acts as a vendor whose limit is lower than the configured one: calls beyond a token bucket are answered 429, without `Retry-After`.
     Limit {
-        /// The time in which one call is allowed.
+        /// The interval in which one call is allowed.
         every: Duration,
-        /// Calls at once. At least 1.
+        /// Burst, at least 1.
         burst: u32,
     },
-    /// This status, with an empty JSON object as body.
+    /// Answers this status, with an empty JSON object as body.
     Answer(u16),
-    /// This status, header and body.
+    /// Answers this status, headers and body.
     AnswerWith {
         /// 200 to 599.
         status: u16,
-        /// Name and value.
+        /// Names and values.
         headers: Vec<(String, String)>,
-        /// As it is.
+        /// Sent unchanged.
         body: String,
     },
-    /// This status, with a message that repeats the credentials of the call, as some vendors do.
+    /// Answers this status, with a message that repeats the credentials of the call, as some vendors do.
     Echo(u16),
-    /// The connection is closed before the vendor saw the call.
+    /// Closes the connection before the call reaches the vendor.
     ResetBefore,
-    /// The vendor does the work, and the connection is closed instead of the answer.
+    /// Forwards the call, and closes the connection instead of sending the response.
     ResetAfter,
-    /// The vendor does the work, and the answer breaks off in the middle of its body.
+    /// Forwards the call, and ends the response in the middle of its body.
     Truncate,
-    /// An empty page, as `vendor.lists` says; other calls pass.
+    /// Answers the empty page of `vendor.lists`; other calls pass.
     EmptyPage,
-    /// Reads (GET) are answered as they were the first time since the rule came, for so long since then.
+    /// Answers reads (GET) with the first response since the rule was added, for this duration.
     Stale(Duration),
-    /// The call waits, the vendor sees nothing of it, until the injection is released or dropped.
+    /// Holds the call before it reaches the vendor, until the injection is released or dropped.
     HoldBefore,
-    /// The vendor does the work, and the answer waits until the injection is released or dropped.
+    /// Forwards the call, and holds the response until the injection is released or dropped.
     HoldAfter,
 }
 
-/// What one call is, as far as rules care.
+/// The properties of a call that rules depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) method: Method,
@@ -178,19 +178,19 @@ struct Standing {
     since: Instant,
     seen: u64,
     fired: u64,
-    /// For limits: when the bucket is full again.
+    /// For limits: the time when the bucket is full again.
     full_at: Instant,
-    /// First answers, for stale reads.
+    /// First responses, for stale reads.
     frozen: BTreeMap<String, Answered>,
 }
 
-/// What a rule does to one call.
+/// The effect of a rule on one call.
 #[derive(Debug)]
 pub(super) struct Strike {
     pub(super) rule: u64,
     pub(super) action: Action,
     pub(super) gate: Gate,
-    /// What the call is answered with instead, for stale reads.
+    /// The response to send instead, for stale reads.
     pub(super) frozen: Option<Answered>,
 }
 
@@ -218,7 +218,7 @@ impl Rules {
         }
     }
 
-    /// Removes all, and tells whether any acted since the last time.
+    /// Removes all rules. Returns whether any acted since the last time.
     pub(super) fn clear(&mut self) -> bool {
         for standing in std::mem::take(&mut self.standing).into_values() {
             standing.gate.open();
@@ -230,7 +230,7 @@ impl Rules {
         self.standing.get(&id).map_or(0, |standing| standing.fired)
     }
 
-    /// What happens to this call: the oldest rule that fires decides, and every rule that matches counts.
+    /// Decides about a call: the oldest rule that fires applies, and every rule that matches counts the call.
     pub(super) fn strike(&mut self, call: &Shape) -> Option<Strike> {
         let mut struck = None;
         for (&rule, standing) in &mut self.standing {
@@ -249,7 +249,7 @@ impl Rules {
         struck
     }
 
-    /// Keeps a first answer for stale reads.
+    /// Stores a first response for stale reads.
     pub(super) fn freeze(&mut self, rule: u64, path: &str, answer: &Answered) {
         if let Some(standing) = self.standing.get_mut(&rule)
             && standing.frozen.len() < STALE_MAX
@@ -296,12 +296,12 @@ impl Standing {
         }
     }
 
-    /// Whether a limit, if it is one, has no room for this call. If it has, the call takes it.
+    /// Whether a call exceeds the rule's limit, if it has one. Otherwise takes a token.
     fn exceeds(&mut self) -> bool {
         let Action::Limit { every, burst } = self.action else { return true };
         let now = Instant::now();
         let full_at = self.full_at.max(now);
-        // What is missing in the bucket, as time.
+        // The missing tokens, as time.
         let room = every.saturating_mul(burst.saturating_sub(1));
         if full_at.saturating_duration_since(now) > room {
             return true;
@@ -320,7 +320,7 @@ mod tests {
             "lists": [{ "collection": "instances", "call": "^GET /v1/instances(\\?|$)", "emptyBody": "{}" }],
             "reads": ["^POST /v1/search"],
         }))
-        .expect("is right");
+        .expect("is valid");
         Shape::new(method.clone(), path.to_owned(), &vendor)
     }
 
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rule_is_about_the_calls_it_names() {
+    async fn rule_affects_only_matching_calls() {
         let calls = [
             shape(&Method::GET, "/v1/instances?limit=5"),
             shape(&Method::GET, "/v1/instances/i-1"),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_is_a_burst_and_a_rate() {
+    async fn limit_has_burst_and_rate() {
         let call = shape(&Method::GET, "/v1/instances");
         let mut rules = Rules::default();
         let limit = Action::Limit { every: Duration::from_millis(500), burst: 3 };
@@ -364,7 +364,7 @@ mod tests {
         let mut struck = |calls: usize| (0..calls).filter(|_| rules.strike(&call).is_some()).count();
         assert_eq!(struck(5), 2, "the burst, and no more");
         tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(struck(3), 2, "one has come");
+        assert_eq!(struck(3), 2, "one token has been added");
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(struck(5), 2, "never more than the burst");
     }

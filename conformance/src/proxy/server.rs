@@ -1,4 +1,4 @@
-//! Listens: plain HTTP, TLS with our own certificate, and tunnels that CONNECT opens, whose TLS ends here.
+//! Listens for plain HTTP, for TLS with the proxy's own certificate, and for CONNECT tunnels, whose TLS it terminates.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use super::{
     forward::{self, Body, Cut},
 };
 
-/// A port that gives no connection is asked again after this.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Runs until it is dropped, and its connections with it.
+/// Runs until it is dropped, which also ends its connections.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -47,19 +47,19 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Ends TLS with a certificate for `name`, and serves what is inside. `host`: where a tunnel leads to.
+/// Terminates TLS with a certificate for `name`, and serves the requests inside. `host`: the destination of a tunnel.
 async fn end_tls(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     shared: Arc<Shared>,
     (name, host): (String, Option<String>),
 ) {
     let Some(config) = shared.authority.as_ref().and_then(|authority| authority.server(&name)) else {
-        debug!(name, "No certificate");
+        debug!(name, "Cannot issue a certificate");
         return;
     };
     match TlsAcceptor::from(config).accept(stream).await {
         Ok(stream) => Box::pin(connection(stream, shared, host)).await,
-        Err(error) => debug!(%error, name, "TLS failed: does the adapter trust the proxy's CA?"),
+        Err(error) => debug!(%error, name, "TLS handshake failed: does the adapter trust the proxy's CA?"),
     }
 }
 
@@ -91,7 +91,7 @@ fn tunnel(request: Request<Incoming>, shared: Arc<Shared>, tunnels: &TaskTracker
     let never = |never: Infallible| -> Cut { match never {} };
     let mut response = Response::new(Empty::<Bytes>::new().map_err(never).boxed_unsync());
     let Some(authority) = request.uri().authority().cloned().filter(|_| shared.authority.is_some()) else {
-        // Without a CA of its own it could not see what is inside.
+        // Without a CA, the proxy could not read the requests inside.
         *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
         return response;
     };

@@ -1,4 +1,4 @@
-//! What a person sees while checks run.
+//! Progress output while checks run.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -7,17 +7,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::{Entry, Outcome, table};
 use crate::check::Check;
 
-/// Hears how a run goes. Called from several tasks.
+/// Receives the progress of a run. Called from several tasks.
 pub trait Progress: Send + Sync {
-    /// So many checks will run.
+    /// The run starts with this many checks.
     fn begun(&self, checks: usize, seed: u64);
-    /// A check runs on this lane.
+    /// A check starts on this lane.
     fn started(&self, check: &Check, lane: &str);
     /// A check has ended, or will not run.
     fn ended(&self, entry: &Entry);
 }
 
-/// Hears nothing.
+/// Ignores all progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -27,7 +27,7 @@ impl Progress for Silent {
     fn ended(&self, _entry: &Entry) {}
 }
 
-/// A bar on a terminal, lines elsewhere; failures at once and in full. All on standard error.
+/// A bar on a terminal, lines elsewhere; failures at once and in full. Writes to standard error.
 #[derive(Debug)]
 pub struct Terminal {
     bar: Option<ProgressBar>,
@@ -35,7 +35,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// As standard error is.
+    /// Chooses the form by whether standard error is a terminal.
     #[must_use]
     pub fn new() -> Self {
         let terminal = io::stderr().is_terminal();
@@ -46,7 +46,7 @@ impl Terminal {
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            // Nobody reads any more when standard error is gone; the exit code still tells.
+            // If standard error is closed, there is no reader; the exit code still has the result.
             None => io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap_or_default(),
         }
     }
@@ -79,7 +79,7 @@ impl Progress for Terminal {
         if let Some(bar) = self.bar.as_ref().filter(|_| !entry.lane.is_empty()) {
             bar.inc(1);
         }
-        // The table at the end groups what was skipped, and why.
+        // The table at the end lists skipped checks and the reasons.
         if !matches!(entry.outcome, Outcome::Skipped(_)) {
             self.say(&table::line(entry, self.colour));
         }

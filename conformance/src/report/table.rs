@@ -1,11 +1,11 @@
-//! A run in words: a line a check, all of a failure, a table a tier.
+//! A run as text: a line for each check, all details of a failure, a table of tiers.
 
 use std::fmt::Write as _;
 
 use super::{Entry, Outcome, Report};
 use crate::check::{Check, Standing, Tier};
 
-/// Checks on a line of those that share a reason.
+/// Check IDs per line, of checks skipped for the same reason.
 const IDS: usize = 12;
 
 /// One line for one check.
@@ -17,7 +17,7 @@ pub fn line(entry: &Entry, colour: bool) -> String {
         }
         Outcome::Passed => {
             let without = entry.unseen.join(", ");
-            ("ok", "32", format!("{:.1} s, without a part: {without}", entry.took.as_secs_f64()))
+            ("ok", "32", format!("{:.1} s, in part; not tested: {without}", entry.took.as_secs_f64()))
         }
         Outcome::Failed(_) => {
             ("FAILED", "31", format!("{:.1} s on {}", entry.took.as_secs_f64(), entry.lane))
@@ -30,33 +30,33 @@ pub fn line(entry: &Entry, colour: bool) -> String {
     format!("{word} {:7} {}{repetition} ({more})", entry.check.id, entry.check.name)
 }
 
-/// All that a failed check tells: what was sent, what the contract wants, what came, and the vendor calls meanwhile.
+/// All details of a failed check: requests and responses, the demand of the contract, what was observed, and the vendor calls.
 #[must_use]
 pub fn failure(entry: &Entry) -> String {
     let Outcome::Failed(finding) = &entry.outcome else { return String::new() };
     let Entry { check, transcript, vendor_calls, left, .. } = entry;
     let mut parts = vec![
-        ("what was sent and what came", transcript.join("\n")),
-        ("the contract wants", format!("{}\n({})", finding.wants, check.section)),
-        ("what came instead", finding.came.clone()),
+        ("requests and responses", transcript.join("\n")),
+        ("the contract demands", format!("{}\n({})", finding.wants, check.section)),
+        ("what was observed instead", finding.came.clone()),
     ];
     if !vendor_calls.is_empty() {
         let whose = if check.exclusive {
-            "vendor calls meanwhile"
+            "vendor calls during the check"
         } else {
-            "vendor calls meanwhile, of all checks on the lane"
+            "vendor calls during the check, including those of other checks on the lane"
         };
         parts.push((whose, vendor_calls.clone()));
     }
     if !left.is_empty() {
-        parts.push(("what could not be removed", left.join("\n")));
+        parts.push(("not deleted", left.join("\n")));
     }
     let parts =
         parts.into_iter().map(|(title, text)| format!("  {title}:\n    {}", text.replace('\n', "\n    ")));
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// The whole run: a table a tier, what failed, what was skipped and why, what is left, the verdicts.
+/// The whole run: a table of tiers, what failed, what was skipped and why, what was not deleted, the verdicts.
 #[must_use]
 pub fn table(report: &Report, all: &[Check]) -> String {
     let mut text =
@@ -76,11 +76,11 @@ pub fn table(report: &Report, all: &[Check]) -> String {
     text.push_str(&grouped("skipped (* mandatory: without it its tier is incomplete)", skipped));
     let passed = report.entries.iter().filter(|entry| entry.outcome == Outcome::Passed);
     let in_part = passed.flat_map(|entry| entry.unseen.iter().map(|why| (why, entry.check.id.to_owned())));
-    text.push_str(&grouped("passed without a part", in_part));
+    text.push_str(&grouped("passed in part; not tested", in_part));
     let left: Vec<&str> =
         report.entries.iter().flat_map(|entry| &entry.left).chain(&report.left).map(String::as_str).collect();
     if !left.is_empty() {
-        writeln!(text, "\nwhat could not be removed:\n  {}", left.join("\n  ")).unwrap_or_default();
+        writeln!(text, "\nnot deleted:\n  {}", left.join("\n  ")).unwrap_or_default();
     }
     if report.interrupted {
         text.push_str("\nended early\n");
@@ -88,7 +88,7 @@ pub fn table(report: &Report, all: &[Check]) -> String {
     text
 }
 
-/// Each check that failed once, with how often it did if it was repeated.
+/// Each failed check, with the number of failures if it was repeated.
 fn failed(report: &Report) -> String {
     let lines = report.failed().into_iter().map(|id| {
         let of_check: Vec<&Entry> = report.entries.iter().filter(|entry| entry.check.id == id).collect();
@@ -102,7 +102,7 @@ fn failed(report: &Report) -> String {
     if lines.is_empty() { lines } else { format!("\nfailed:\n{lines}") }
 }
 
-/// Each reason once, with the checks that it concerns.
+/// Each reason with the checks that it applies to.
 fn grouped<'a>(title: &str, checks: impl Iterator<Item = (&'a String, String)>) -> String {
     let mut groups: Vec<(&String, Vec<String>)> = Vec::new();
     for (why, id) in checks {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_stand_once_and_parts_that_nobody_looked_at_are_told() {
+    fn reasons_are_grouped_and_untested_parts_listed() {
         let told = "
 skipped (* mandatory: without it its tier is incomplete):
   hooks.createInstances is not set:
@@ -183,18 +183,18 @@ skipped (* mandatory: without it its tier is incomplete):
   samples say no:
     LB-08*
 
-passed without a part:
+passed in part; not tested:
   lanes[].http is not set:
     SEC-01
 ";
         let table = table(&report(), &checks::all());
         assert!(table.ends_with(told), "{table}");
         let passed = entry("SEC-01", Outcome::Passed, &["lanes[].http is not set"]);
-        assert!(line(&passed, false).ends_with("(1.0 s, without a part: lanes[].http is not set)"));
+        assert!(line(&passed, false).ends_with("(1.0 s, in part; not tested: lanes[].http is not set)"));
     }
 
     #[test]
-    fn a_check_that_failed_stands_once_with_how_often() {
+    fn repeated_failures_are_listed_once_with_count() {
         let failed = || Outcome::Failed(Finding { wants: "this".to_owned(), came: "that".to_owned() });
         let again = |repetition, outcome| Entry { repetition, ..entry("LB-04", outcome, &[]) };
         let entries = vec![
@@ -213,7 +213,7 @@ failed:
     }
 
     #[test]
-    fn the_table_and_json_say_the_same_of_a_tier() {
+    fn table_and_json_have_the_same_verdicts() {
         let (report, all) = (report(), checks::all());
         let (table, verdicts) = (table(&report, &all), json(&report, &all)["verdicts"].clone());
         for (tier, word) in [("T1", "incomplete"), ("T2", "not tested"), ("T3", "not tested")] {

@@ -1,4 +1,4 @@
-//! The checks that wait for a lane.
+//! The queue of checks that wait for a lane.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ pub(super) struct Task {
     pub(super) repetition: u32,
 }
 
-/// Those that may take longest come first, so that none of them is left for the end.
+/// Checks with the longest limits come first, so that the run does not end with one of them alone.
 #[derive(Debug)]
 pub(super) struct Queue(Mutex<Vec<Task>>);
 
@@ -21,7 +21,7 @@ impl Queue {
         Self(Mutex::new(tasks))
     }
 
-    /// The next that is wanted.
+    /// Removes and returns the next task that `wanted` accepts.
     pub(super) fn take(&self, wanted: impl Fn(&Check) -> bool) -> Option<Task> {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = tasks.iter().position(|task| wanted(&task.check))?;

@@ -1,12 +1,12 @@
-//! The words of `--include` and `--skip`.
+//! Validates the words of `--include` and `--skip`.
 
 use super::RunError;
 use crate::check::Check;
 
-/// Below this, two words have nothing to do with each other. Source: what clap takes for a slip of the finger.
+/// Least similarity of a suggestion; the same value as in clap.
 const SIMILAR: f64 = 0.7;
 
-/// Refuses a word that is no check and no family, and says what may be meant.
+/// Refuses a word that matches no check and no family, with a suggestion.
 pub(super) fn known(all: &[Check], flag: &'static str, words: &[String]) -> Result<(), RunError> {
     let is_known = |word: &str| {
         all.iter().any(|one| one.id.eq_ignore_ascii_case(word) || one.family().eq_ignore_ascii_case(word))
@@ -17,7 +17,8 @@ pub(super) fn known(all: &[Check], flag: &'static str, words: &[String]) -> Resu
     }
 }
 
-/// The check of that number, if only its zeros are missing; the checks of a family that is named; a family that is written alike; or all.
+/// Suggests the check with that number, if only zeros are missing; else the checks of a named family; else a family with a similar name;
+/// else all families.
 fn hint(all: &[Check], word: &str) -> String {
     let upper = word.to_uppercase();
     let (family, number) = upper.split_once('-').unwrap_or((&upper, ""));
@@ -26,7 +27,7 @@ fn hint(all: &[Check], word: &str) -> String {
         check.family() == family && own.is_some() && own == number.parse().ok()
     };
     if let Some(check) = all.iter().find(same) {
-        return format!("is {} meant?", check.id);
+        return format!("did you mean {}?", check.id);
     }
     let mut of_family = all.iter().filter(|check| check.family() == family).map(|check| check.id);
     if let Some(first) = of_family.next() {
@@ -37,7 +38,7 @@ fn hint(all: &[Check], word: &str) -> String {
     families.dedup();
     let similar = |name: &str| strsim::jaro_winkler(family, name);
     match families.iter().max_by(|a, b| similar(a).total_cmp(&similar(b))) {
-        Some(nearest) if similar(nearest) > SIMILAR => format!("is the family {nearest} meant?"),
+        Some(nearest) if similar(nearest) > SIMILAR => format!("did you mean the family {nearest}?"),
         _ => format!("the families are {}", families.join(", ")),
     }
 }
@@ -48,15 +49,15 @@ mod tests {
     use crate::checks;
 
     #[test]
-    fn a_word_that_is_none_is_answered_with_what_may_be_meant() {
+    fn unknown_word_gets_a_suggestion() {
         for (word, told) in [
-            ("LB-1", "is LB-01 meant?"),
-            ("lb-7", "is LB-07 meant?"),
-            ("LB-001", "is LB-01 meant?"),
+            ("LB-1", "did you mean LB-01?"),
+            ("lb-7", "did you mean LB-07?"),
+            ("LB-001", "did you mean LB-01?"),
             ("LB-99", "the family LB has LB-01 to LB-26"),
             ("LB-", "the family LB has LB-01 to LB-26"),
-            ("SECC-01", "is the family SEC meant?"),
-            ("INSS", "is the family INS meant?"),
+            ("SECC-01", "did you mean the family SEC?"),
+            ("INSS", "did you mean the family INS?"),
             ("XX", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
             ("", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
         ] {

@@ -1,4 +1,4 @@
-//! Something that says who it is as an adapter does, and is wrong in everything else.
+//! A fake adapter that answers `GetInfo` as an adapter does, and fails in everything else.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,38 +24,38 @@ use tokio::{
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// How it is wrong.
+/// The defect of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
-    /// It takes connections and says nothing.
+    /// It accepts connections and sends nothing.
     Mute,
-    /// It says something that is no HTTP/2.
+    /// It sends something other than HTTP/2.
     Prose,
-    /// It refuses every call for want of an identity.
+    /// It refuses every call as unauthenticated.
     Closed,
-    /// It answers `GetInfo`, and nothing else ever.
+    /// It answers only `GetInfo`, and hangs in all other calls.
     Hangs,
-    /// It answers with bytes that are no messages.
+    /// It answers with bytes that are not valid messages.
     Garbage,
-    /// It answers with messages without end.
+    /// It answers with an endless stream of messages.
     Endless,
-    /// It is gone after the first call that is not `GetInfo`.
+    /// It ends after the first call other than `GetInfo`.
     Dies,
-    /// It answers `GetInfo` and `WatchStatus`, and asks old connections to end: what an adapter should do.
+    /// It answers `GetInfo` and `WatchStatus`, and asks old connections to end, as an adapter should.
     Ages,
-    /// The same, and cuts them.
+    /// As `Ages`, but it cuts old connections.
     Cuts,
 }
 
-/// How old a connection gets.
+/// Maximum age of a connection.
 const AGE: Duration = Duration::from_secs(1);
-/// How long `GetInfo` takes of those whose connections get old: some are always under way.
+/// Duration of `GetInfo` in fakes whose connections age, so that some calls are always in flight.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// A running one. Dropping it ends it.
+/// A running fake. Dropping it ends it.
 pub(crate) struct Fake {
     pub(crate) address: SocketAddr,
-    /// Calls so far that are not `GetInfo`.
+    /// Number of calls other than `GetInfo` so far.
     calls: watch::Receiver<usize>,
     _serving: JoinSet<()>,
 }
@@ -74,7 +74,7 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
-    /// Returns when it was called.
+    /// Returns after the first such call.
     pub(crate) async fn called(&mut self) {
         let called = self.calls.wait_for(|calls| *calls > 0);
         tokio::time::timeout(Duration::from_secs(30), called).await.expect("in time").expect("it runs");
@@ -95,14 +95,14 @@ async fn serve(listener: TcpListener, mood: Mood, count: Arc<watch::Sender<usize
     }
 }
 
-/// One connection, over TLS or not.
+/// Serves one connection, with or without TLS.
 pub(crate) async fn connection(
     mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mood: Mood,
     count: Arc<watch::Sender<usize>>,
 ) {
     if mood == Mood::Prose {
-        // Whoever hangs up before the end has read enough.
+        // A client that closes the connection early has read enough.
         stream.write_all(b"220 mail.example.org ready when you are\r\n").await.unwrap_or_default();
     }
     if [Mood::Mute, Mood::Prose].contains(&mood) {
@@ -113,7 +113,7 @@ pub(crate) async fn connection(
     let mut served = std::pin::pin!(served);
     let old = async { if ages(mood) { tokio::time::sleep(AGE).await } else { future::pending().await } };
     tokio::select! {
-        // A client that hangs up is no failure of the test.
+        // A client that closes the connection is not a failure of the test.
         ended = served.as_mut() => return ended.unwrap_or_default(),
         () = old => (),
     }
@@ -155,7 +155,7 @@ fn ages(mood: Mood) -> bool {
     [Mood::Ages, Mood::Cuts].contains(&mood)
 }
 
-/// One that can do nothing is not asked what is left.
+/// Without capabilities, the suite does not ask for leftover objects.
 fn info(mood: Mood) -> GetInfoResponse {
     let capability = |name: &str| Capability { name: name.to_owned(), level: 2, ..Capability::default() };
     GetInfoResponse {
@@ -166,7 +166,7 @@ fn info(mood: Mood) -> GetInfoResponse {
     }
 }
 
-/// A chunk of a listing, which as the answer to any other call is one, too.
+/// A message of a listing, which can also be decoded as the answer to any other call.
 fn items() -> WatchLoadBalancersResponse {
     let one = LoadBalancer { vendor_id: "lb-1".to_owned(), name: tcp(80).name, ..LoadBalancer::default() };
     WatchLoadBalancersResponse { event: Some(Event::Items(LoadBalancerItems { items: vec![one; 100] })) }
@@ -192,7 +192,7 @@ fn messages(messages: stream::BoxStream<'static, Bytes>) -> Response<Body> {
     grpc(BodyExt::boxed_unsync(StreamBody::new(frames.map(Ok))))
 }
 
-/// An answer that is nothing but its status.
+/// An answer with only a status.
 fn status(code: &'static str) -> Response<Body> {
     let mut response = grpc(BodyExt::boxed_unsync(http_body_util::Empty::new()));
     response.headers_mut().insert("grpc-status", HeaderValue::from_static(code));

@@ -1,4 +1,4 @@
-//! The program against what is no adapter, or hardly one: a clear verdict in time, whatever the other side does.
+//! Runs the program against broken or missing adapters: it must reach a clear verdict in time, whatever the other side does.
 
 #![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
 
@@ -26,12 +26,12 @@ use tokio_rustls::TlsAcceptor;
 
 use self::fake::{Fake, Mood};
 
-/// Longer than anything here takes, on a busy machine as well.
+/// Longer than anything here takes, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A check of requests, and one that makes things which must be removed.
+/// A check of invalid requests, and one that creates objects which must be deleted.
 const CHECKS: [&str; 4] = ["--include", "ERR-02,ERR-03", "--check-timeout", "2s"];
 
-/// How the program ended.
+/// The result of a run of the program.
 struct Ended {
     status: ExitStatus,
     /// What it wrote to standard output.
@@ -62,14 +62,14 @@ async fn end(child: Child) -> Ended {
     ended
 }
 
-/// Runs it to its end, and checks its exit code.
+/// Runs the program to its end, and asserts its exit code.
 async fn suite(args: &[&str], code: i32) -> Ended {
     let ended = end(start(args)).await;
     assert_eq!(ended.status.code(), Some(code), "{args:?}\n{}\n{}", ended.out, ended.err);
     ended
 }
 
-/// A parameter file that makes all waits short.
+/// A parameter file with short time limits.
 fn impatient(folder: &Path, endpoint: &str) -> String {
     let path = folder.join("params.yaml");
     let text =
@@ -78,7 +78,7 @@ fn impatient(folder: &Path, endpoint: &str) -> String {
     path.display().to_string()
 }
 
-/// Runs a few checks against an adapter that answers `GetInfo`, and nothing right.
+/// Runs a few checks against an adapter that answers only `GetInfo` correctly.
 async fn checks(fake: &Fake) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
     let params = impatient(folder.path(), &fake.endpoint());
@@ -90,31 +90,32 @@ async fn checks(fake: &Fake) -> Ended {
 }
 
 #[tokio::test]
-async fn nobody_at_the_endpoint() {
+async fn refused_connection_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report.xml");
     let ended = suite(&["--endpoint", &endpoint, "--junit", &report.display().to_string()], 1).await;
-    assert!(!report.exists(), "an empty file is no report");
+    assert!(!report.exists(), "no report file is left behind");
     let refused = format!("cannot connect to {endpoint}: Connection refused");
     for told in [&refused, "does not answer GetInfo", "is the adapter running?"] {
         assert!(ended.err.contains(told), "{told}: {}", ended.err);
     }
-    // There is nobody yet who could have asked a vendor.
+    // No adapter was reached, so no vendor error can be reported.
     assert!(!ended.err.contains("VENDOR"), "{}", ended.err);
 }
 
 #[tokio::test]
-async fn nobody_at_any_of_the_endpoints() {
+async fn refused_connections_of_all_replicas_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
     for endpoint in [format!("dns:///{address}"), format!("static:///{address}")] {
         let ended = suite(&["--endpoint", &endpoint], 1).await;
-        let refused =
-            format!("no replica of the cloud adapter serves: {address} is away: the connection was refused");
+        let refused = format!(
+            "no replica of the cloud adapter serves: {address} is not reachable: the connection was refused"
+        );
         for told in [endpoint.as_str(), &refused] {
             assert!(ended.err.contains(told), "{told}: {}", ended.err);
         }
@@ -122,7 +123,7 @@ async fn nobody_at_any_of_the_endpoints() {
 }
 
 #[tokio::test]
-async fn wrong_flags_and_files_are_usage() {
+async fn invalid_flags_and_files_exit_with_2() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -141,13 +142,13 @@ async fn wrong_flags_and_files_are_usage() {
         ([&https[..], &["--tls-ca-cert", &nowhere]].concat(), "none"),
         (vec!["--endpoint", "http://127.0.0.1:1", "--token-file", &nowhere], "--token-file"),
         (vec!["--params", &nowhere], "--params"),
-        (vec!["--params", &unknown], "is `endpoint` meant?"),
+        (vec!["--params", &unknown], "did you mean `endpoint`?"),
         (
             vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-2"],
-            "--include LB-2: there is no such check or family; is LB-02 meant?",
+            "--include: unknown check or family 'LB-2'; did you mean LB-02?",
         ),
-        (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-02", "--skip", "LB"], "leave no check"),
-        (vec!["--list", "--include", "LB-02", "--skip", "LB"], "leave no check"),
+        (vec!["--endpoint", "http://127.0.0.1:1", "--include", "LB-02", "--skip", "LB"], "select no check"),
+        (vec!["--list", "--include", "LB-02", "--skip", "LB"], "select no check"),
         (vec!["--endpoint", "http://127.0.0.1:1", "--junit", &lost], "--junit"),
         (vec![], "--endpoint"),
     ] {
@@ -157,7 +158,7 @@ async fn wrong_flags_and_files_are_usage() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_ca() {
+async fn certificate_of_another_ca_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let [ours, theirs] = ["ours", "theirs"].map(authority);
     let ca = folder.path().join("ca.pem");
@@ -203,7 +204,7 @@ fn acceptor(ca: &CertifiedIssuer<'static, KeyPair>) -> TlsAcceptor {
 }
 
 #[tokio::test]
-async fn an_adapter_that_lets_nobody_in() {
+async fn adapter_that_refuses_all_callers() {
     let fake = Fake::start(Mood::Closed).await;
     let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
     for told in ["Unauthenticated", "--token-file"] {
@@ -212,7 +213,7 @@ async fn an_adapter_that_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn something_that_is_no_adapter() {
+async fn server_that_is_not_an_adapter() {
     for mood in [Mood::Mute, Mood::Prose] {
         let fake = Fake::start(mood).await;
         let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
@@ -225,7 +226,7 @@ async fn an_adapter_that_hangs() {
     let fake = Fake::start(Mood::Hangs).await;
     let ended = checks(&fake).await;
     assert!(ended.err.contains("the check ends within 2 s"), "{}", ended.err);
-    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+    assert!(ended.out.contains("not deleted:"), "{}", ended.out);
     assert!(ended.took < Duration::from_secs(30), "{:?}", ended.took);
 }
 
@@ -234,14 +235,14 @@ async fn an_adapter_that_answers_garbage() {
     let fake = Fake::start(Mood::Garbage).await;
     let ended = checks(&fake).await;
     assert!(ended.err.contains("decode"), "{}", ended.err);
-    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+    assert!(ended.out.contains("not deleted:"), "{}", ended.out);
 }
 
 #[tokio::test]
 async fn an_adapter_that_streams_for_ever() {
     let fake = Fake::start(Mood::Endless).await;
     let ended = checks(&fake).await;
-    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+    assert!(ended.out.contains("not deleted:"), "{}", ended.out);
     assert!(ended.took < Duration::from_secs(30), "{:?}", ended.took);
 }
 
@@ -249,12 +250,13 @@ async fn an_adapter_that_streams_for_ever() {
 async fn an_adapter_that_dies_in_the_middle() {
     let fake = Fake::start(Mood::Dies).await;
     let ended = checks(&fake).await;
-    assert!(ended.out.contains("what could not be removed:"), "{}", ended.out);
+    assert!(ended.out.contains("not deleted:"), "{}", ended.out);
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_loses_calls_and_one_that_is_asked_to_end_does_not() {
-    for (mood, code, told) in [(Mood::Ages, 0, "ok       LIF-02"), (Mood::Cuts, 1, "a watch goes on")] {
+async fn connection_ages_out_without_losing_calls() {
+    for (mood, code, told) in [(Mood::Ages, 0, "ok       LIF-02"), (Mood::Cuts, 1, "a watch continues after")]
+    {
         let fake = Fake::start(mood).await;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("params.yaml");
@@ -283,8 +285,8 @@ async fn ctrl_c_ends_a_run_with_its_report() {
     let ended = end(child).await;
     assert_eq!(ended.status.code(), Some(130), "{}", ended.err);
     assert!(ended.err.contains("ending early"), "{}", ended.err);
-    assert!(ended.err.contains("(it would be skipped: the run was ended early)"), "{}", ended.err);
-    for told in ["what could not be removed:", "ended early\n"] {
+    assert!(ended.err.contains("(otherwise skipped: the run was ended early)"), "{}", ended.err);
+    for told in ["not deleted:", "ended early\n"] {
         assert!(ended.out.contains(told), "{told}: {}", ended.out);
     }
 }
@@ -292,7 +294,7 @@ async fn ctrl_c_ends_a_run_with_its_report() {
 #[tokio::test]
 async fn ctrl_c_again_ends_at_once() {
     let mut fake = Fake::start(Mood::Hangs).await;
-    // Cleaning up takes its full time.
+    // Without the short limits, cleaning up takes its full time.
     let mut child = start(&["--endpoint", &fake.endpoint(), "--include", "ERR-02"]);
     fake.called().await;
     interrupt(&child);
@@ -311,7 +313,7 @@ async fn ctrl_c_again_ends_at_once() {
 }
 
 #[tokio::test]
-async fn a_run_ends_after_its_time() {
+async fn run_ends_after_its_timeout() {
     let fake = Fake::start(Mood::Hangs).await;
     let folder = tempfile::tempdir().expect("a folder");
     let params = impatient(folder.path(), &fake.endpoint());

@@ -1,4 +1,4 @@
-//! Calls of the adapter that have no answer yet. One that takes long is no failure, and whoever waits shall know what for.
+//! Calls to the adapter that have no answer yet. A slow call is not a failure, but its caller must be able to report what it waits for.
 
 use std::{
     collections::BTreeMap,
@@ -8,12 +8,12 @@ use std::{
 
 use tokio::time::Instant;
 
-/// What an adapter that works answers sooner than [`PATIENCE`], if only that it is at it. The other RPCs it may hold until their deadline.
-/// Source: contract, load_balancer_service.proto.
+/// RPCs that a working adapter answers within [`PATIENCE`], if only with PENDING. It may hold the other RPCs until their deadline. Source:
+/// contract, load_balancer_service.proto.
 const PROMPT: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The calls of [`PROMPT`] that are under way, and when each began. Cloning gives another handle.
+/// The calls of [`PROMPT`] that are in progress, and when each began. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Awaited(Arc<Mutex<Calls>>);
 
@@ -23,7 +23,7 @@ struct Calls {
     next: u64,
 }
 
-/// A call that is under way, until this is dropped.
+/// A call that is in progress until this is dropped.
 #[derive(Debug)]
 pub(super) struct Pending {
     awaited: Awaited,
@@ -31,7 +31,7 @@ pub(super) struct Pending {
 }
 
 impl Awaited {
-    /// A call that may take long is none to wait for.
+    /// Returns `None` for an RPC that may take long.
     pub(super) fn begin(&self, rpc: &'static str) -> Option<Pending> {
         if !PROMPT.contains(&rpc) {
             return None;
@@ -43,16 +43,16 @@ impl Awaited {
         Some(Pending { awaited: self.clone(), number })
     }
 
-    /// That the oldest call has had no answer for long.
+    /// A text about the oldest call if it has had no answer for long.
     pub(super) fn silence(&self) -> Option<String> {
         let (rpc, since) = *self.calls().begun.values().next()?;
         let waited = Instant::now().saturating_duration_since(since);
         (waited >= PATIENCE)
-            .then(|| format!("{rpc} has had no answer of the cloud adapter for {} s", waited.as_secs()))
+            .then(|| format!("{rpc} has had no answer from the cloud adapter for {} s", waited.as_secs()))
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        // Every operation on it is a single one: it is consistent whatever happened.
+        // Every operation on the map is a single step, so that the map is consistent after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_call_without_an_answer_is_told_of_when_it_takes_long() {
+    async fn the_oldest_unanswered_call_is_reported() {
         let awaited = Awaited::default();
         let (first, _second) = (awaited.begin("EnsureLoadBalancer"), {
             tokio::time::advance(Duration::from_secs(4)).await;
@@ -78,14 +78,14 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(
             awaited.silence().as_deref(),
-            Some("EnsureLoadBalancer has had no answer of the cloud adapter for 6 s")
+            Some("EnsureLoadBalancer has had no answer from the cloud adapter for 6 s")
         );
         drop(first);
         assert_eq!(awaited.silence(), None, "the other has just begun");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_an_adapter_may_hold_is_no_silence() {
+    async fn calls_that_may_take_long_are_not_reported() {
         let awaited = Awaited::default();
         let _held = ["ApplyRoutes", "BatchGetInstances", "WatchInstances"].map(|rpc| awaited.begin(rpc));
         tokio::time::advance(Duration::from_secs(20)).await;

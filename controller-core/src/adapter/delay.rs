@@ -1,5 +1,5 @@
-//! When the adapter asks to be called again. The delay comes from outside: zero would make a hot loop, and the largest one
-//! overflows the clock. So the delays of each answer and of each error are kept within bounds where they are read.
+//! The delay after which the adapter asks to be called again. A delay of zero would cause a hot loop, and the largest possible delay would
+//! overflow the clock. So the delays of each answer and error are clamped where they are read.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use cloud_api_proto::v1alpha1::{
 use tonic::Streaming;
 
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Longer than any delay of the contract. What has changed by then must not wait for weeks.
+/// Longer than any delay in the contract, and short enough that a changed state does not go unnoticed for weeks.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// An answer that says when it is worth asking again.
+/// An answer that may contain retry delays.
 pub(super) trait Delays {
-    /// Every delay of the answer, those of its items included.
+    /// Every delay of the answer, including those of its items.
     fn delays(&mut self) -> impl Iterator<Item = &mut Option<prost_types::Duration>> {
         std::iter::empty()
     }
@@ -55,7 +55,7 @@ impl Delays for ApplyRoutesResponse {
     }
 }
 
-/// The answer, with each of its delays within bounds.
+/// The answer with each of its delays clamped.
 pub(super) fn bounded<T: Delays>(mut answer: T) -> T {
     for delay in answer.delays() {
         *delay = delay.and_then(within);
@@ -63,12 +63,12 @@ pub(super) fn bounded<T: Delays>(mut answer: T) -> T {
     answer
 }
 
-/// The delay of an error, within bounds.
+/// The delay of an error, clamped.
 pub(super) fn clamped(delay: Duration) -> Duration {
     delay.clamp(SHORTEST, LONGEST)
 }
 
-/// A negative delay says nothing.
+/// A negative delay is ignored.
 fn within(delay: prost_types::Duration) -> Option<prost_types::Duration> {
     clamped(Duration::try_from(delay).ok()?).try_into().ok()
 }
@@ -87,8 +87,8 @@ mod tests {
     fn delays_of_items_and_of_their_errors_are_bounded() {
         for (name, asked, kept) in [
             ("zero", seconds(0), seconds(1)),
-            ("a usual one", seconds(7), seconds(7)),
-            ("the largest", seconds(i64::MAX), seconds(60 * 60)),
+            ("a usual delay", seconds(7), seconds(7)),
+            ("the largest delay", seconds(i64::MAX), seconds(60 * 60)),
             ("negative", seconds(-1), None),
             ("none", None, None),
         ] {

@@ -1,7 +1,7 @@
-//! Whether the adapter works in the part of the cloud that this controller has worked in so far.
+//! Checks that the adapter works in the part of the cloud (the scope) in which this controller has worked so far.
 //!
-//! An adapter that is started with another project's credentials finds nothing of ours there. What it then does not list is no proof of
-//! anything, and whatever is made anew is made twice. So nothing is changed until a person says that the move is meant.
+//! An adapter that is started with another project's credentials finds none of this cluster's objects there. Their absence from its
+//! listings proves nothing, and creating them would duplicate them. So the controller changes nothing until the operator confirms the move.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::{mirror::Mirror, provider_id};
 
-/// Compares the scopes that the adapter tells with the first one. Cloning gives another handle to the same.
+/// Compares the scopes that the adapter reports with the first one. Cloning gives another handle to the same state.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeGuard(Arc<watch::Sender<State>>);
 
@@ -18,31 +18,31 @@ pub struct ScopeGuard(Arc<watch::Sender<State>>);
 struct State {
     known: Known,
     heard: Option<Mark>,
-    /// The region that was heard of last. Empty: none.
+    /// The region that the adapter reported last. Empty: none.
     region: String,
-    /// What a person may do about a move.
+    /// How the operator accepts a move.
     remedy: String,
 }
 
-/// Which scope is ours.
+/// The scope that this controller works in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Known {
-    /// The first one that is heard of.
+    /// The first one that the adapter reports.
     #[default]
     First,
-    /// It is kept somewhere, and was not read yet.
+    /// It is stored, and has not been read yet.
     Unread,
-    /// It is kept somewhere, and nothing is there: whatever is heard of is to be kept.
+    /// The store was read and is empty: the scope that the adapter reports is to be stored.
     Nothing,
     This(Mark),
 }
 
-/// A scope in one line: its fingerprint, and then words for people.
+/// A scope in one line: its fingerprint, then a description for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark(pub(crate) String);
 
 impl Mark {
-    /// `None`: it tells nothing.
+    /// `None`: the adapter reports no fingerprint.
     fn of(scope: &Scope) -> Option<Self> {
         let Scope { account, project, region, endpoint, fingerprint } = scope;
         let told = [("account", account), ("project", project), ("region", region), ("at", endpoint)];
@@ -61,7 +61,7 @@ impl Mark {
 }
 
 impl ScopeGuard {
-    /// The adapter told where it works. One that does not know it (yet) changes nothing.
+    /// Records the scope that the adapter reported. An adapter that does not know its scope (yet) changes nothing.
     pub(crate) fn heard(&self, scope: Option<&Scope>) {
         let Some(scope) = scope else { return };
         self.0.send_if_modified(|state| {
@@ -79,18 +79,18 @@ impl ScopeGuard {
         });
     }
 
-    /// The other provider ID of the same instance, as far as the adapter's region says.
+    /// The other provider ID of the same instance, according to the adapter's region.
     #[must_use]
     pub fn other_form(&self, provider_id: &str) -> Option<String> {
         provider_id::other_form(provider_id, &self.0.borrow().region)
     }
 
-    /// Ours is kept somewhere: nothing is changed before it was read there.
+    /// The scope is stored: nothing is changed until it has been read.
     pub(crate) fn is_kept(&self) {
         self.0.send_modify(|state| state.known = Known::Unread);
     }
 
-    /// What is kept. Returns what has to be kept instead of nothing.
+    /// Takes the stored scope. Returns the scope to store if there was none.
     pub(crate) fn read(&self, kept: Option<String>) -> Option<Mark> {
         self.0.send_if_modified(|state| {
             state.known = kept.map_or(Known::Nothing, |text| Known::This(Mark(text)));
@@ -100,15 +100,15 @@ impl ScopeGuard {
         if state.known == Known::Nothing { state.heard.clone() } else { None }
     }
 
-    /// What a person may do about a move.
+    /// Sets how the operator accepts a move.
     pub(crate) fn remedy(&self, text: String) {
         self.0.send_modify(|state| state.remedy = text);
     }
 
-    /// Tells when another scope is heard of.
+    /// Resolves when the adapter reports another scope.
     pub(crate) fn changes(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut states = self.0.subscribe();
-        // The sender lives as long as this future does.
+        // The sender must live as long as this future.
         let this = self.clone();
         async move {
             let _lives = states.changed().await.is_ok();
@@ -116,16 +116,17 @@ impl ScopeGuard {
         }
     }
 
-    /// Readiness: nothing is changed in a scope that is not ours.
+    /// Readiness: the adapter must not work in another scope.
     ///
     /// # Errors
-    /// Both scopes, and what to do.
+    /// Names both scopes, and what to do.
     pub fn readiness(&self) -> Result<(), String> {
         let state = self.0.borrow();
         match (&state.known, &state.heard) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Err(format!(
-                "the cloud adapter works in another part of the cloud now: {}; so far this controller worked in: {}. It changes \
-                 nothing there. Give the adapter the credentials that it had, or, if the move is meant, {}",
+                "the cloud adapter works in another part of the cloud now: {}; so far this \
+                 controller worked in: {}. It changes nothing there. Restore the adapter's previous \
+                 credentials or, if the move is intended, {}",
                 now.words(),
                 ours.words(),
                 state.remedy
@@ -137,7 +138,7 @@ impl ScopeGuard {
     /// Whether something may be changed.
     ///
     /// # Errors
-    /// `NOT_LEADER`, as for everything that this controller refuses itself.
+    /// `NOT_LEADER`, as for everything that this controller itself refuses.
     pub fn may_change(&self) -> Result<(), AdapterError> {
         let unread = match &*self.0.borrow() {
             State { known: Known::Unread, .. } => true,
@@ -145,7 +146,8 @@ impl ScopeGuard {
             State { known: Known::First | Known::This(_), .. } => false,
         };
         if unread {
-            let text = "this controller has yet to see whether this is the part of the cloud that it worked in so far";
+            let text = "this controller has not yet checked that this is the part of the cloud in \
+                        which it worked so far";
             return Err(AdapterError::new(Reason::NotLeader, text));
         }
         self.readiness().map_err(|why| AdapterError::new(Reason::NotLeader, why))
@@ -153,8 +155,8 @@ impl ScopeGuard {
 }
 
 impl ScopeGuard {
-    /// Reads a mirror of the cloud for something that is written to Kubernetes: not while the adapter works in another part of the cloud,
-    /// nor while the mirror still shows that part.
+    /// Reads a mirror of the cloud in order to write to Kubernetes. Refused while the adapter works in another part of the cloud, or while
+    /// the mirror still shows that part.
     ///
     /// # Errors
     /// As [`ScopeGuard::may_change`].
@@ -163,7 +165,7 @@ impl ScopeGuard {
         mirror: &Mirror<String, T>,
         read: impl FnOnce() -> R,
     ) -> Result<R, AdapterError> {
-        // The adapter's scope is known before a mirror shows anything of it, and that of the mirror afterwards.
+        // The adapter's scope is known before a mirror shows anything of it; the mirror's own scope is known only afterwards.
         self.may_show(mirror.scope().as_deref())?;
         let content = read();
         self.may_change()?;
@@ -174,7 +176,7 @@ impl ScopeGuard {
         self.may_change()?;
         match (&self.0.borrow().known, fingerprint) {
             (Known::This(ours), Some(shown)) if ours.fingerprint() != shown => {
-                let text = "what this part of the cloud has is not listed yet";
+                let text = "the objects in this part of the cloud have not been listed yet";
                 Err(AdapterError::new(Reason::NotLeader, text))
             }
             (_, _) => Ok(()),
@@ -187,14 +189,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mirror_shows_of_another_scope_is_not_read() {
+    fn a_mirror_of_another_scope_is_not_read() {
         let guard = ScopeGuard::default();
         guard.heard(Some(&scope("a")));
         for (shown, good) in [(None, true), (Some("#a"), true), (Some("#b"), false)] {
             assert_eq!(guard.may_show(shown).is_ok(), good, "{shown:?}");
         }
         guard.heard(Some(&scope("b")));
-        assert!(guard.may_show(Some("#a")).is_err(), "another scope comes");
+        assert!(guard.may_show(Some("#a")).is_err(), "another scope is reported");
     }
 
     fn scope(project: &str) -> Scope {
@@ -202,36 +204,39 @@ mod tests {
     }
 
     #[test]
-    fn without_a_place_to_keep_it_the_first_scope_is_ours() {
+    fn without_a_store_the_first_scope_is_used() {
         let guard = ScopeGuard::default();
-        assert_eq!(guard.may_change(), Ok(()), "an adapter that tells nothing");
+        assert_eq!(guard.may_change(), Ok(()), "an adapter that reports no scope");
         for (told, good) in [(None, true), (Some(scope("a")), true), (None, true), (Some(scope("b")), false)]
         {
             guard.heard(told.as_ref());
             assert_eq!(guard.may_change().is_ok(), good, "{told:?}");
         }
         guard.heard(None);
-        assert!(guard.may_change().is_err(), "not knowing changes nothing");
+        assert!(guard.may_change().is_err(), "an unknown scope changes nothing");
         guard.heard(Some(&scope("a")));
-        assert_eq!(guard.may_change(), Ok(()), "it is back");
+        assert_eq!(guard.may_change(), Ok(()), "the first scope is back");
     }
 
     #[test]
-    fn what_is_kept_is_compared_and_nothing_is_changed_before() {
+    fn nothing_is_changed_before_the_stored_scope_is_compared() {
         let guard = ScopeGuard::default();
         guard.is_kept();
-        assert!(guard.may_change().is_err(), "not read yet");
+        assert!(guard.may_change().is_err(), "the stored scope was not read yet");
         assert_eq!(guard.read(None), None);
-        assert_eq!(guard.may_change(), Ok(()), "neither side says anything");
+        assert_eq!(guard.may_change(), Ok(()), "neither the store nor the adapter has a scope");
         guard.heard(Some(&scope("a")));
-        assert!(guard.may_change().is_err(), "it is to be kept first");
-        let kept = guard.read(None).expect("to be kept");
+        assert!(guard.may_change().is_err(), "the scope must be stored first");
+        let kept = guard.read(None).expect("the scope to store");
         assert_eq!(kept.0, "#a project a");
         assert_eq!((guard.read(Some(kept.0)), guard.may_change()), (None, Ok(())));
         guard.heard(Some(&scope("b")));
         let refused = guard.may_change().expect_err("moved");
         assert!(
-            refused.message.contains("now: project b; so far this controller worked in: project a"),
+            refused.message.contains(
+                "works in another part of the cloud now: project b; so far this \
+                 controller worked in: project a"
+            ),
             "{refused}"
         );
         assert!(guard.readiness().is_err());

@@ -1,8 +1,8 @@
-//! Whether the adapter takes this controller's calls at all, and answers them.
+//! Records whether the adapter accepts this controller's calls at all, and answers them.
 //!
-//! Some refusals concern every object alike: the caller may not, nobody leads, the queue is full. They are told once in the log and
-//! on `/readyz` for as long as they last, and at the objects that wait; not at each object for each attempt. Calls that run into their
-//! deadline are reported there as well: a vendor that hangs, or an adapter that does, gives no reason by itself.
+//! Some refusals concern every object alike: the caller is not permitted, no replica leads, the queue is full. They are reported once in
+//! the log, on `/readyz` while they last, and at the objects that wait, but not for each attempt. Calls that reach their deadline are
+//! reported there, too, since an adapter or vendor that hangs gives no reason.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 use tonic::Code;
 use tracing::{info, warn};
 
-/// A leader that hands over, or a queue that is full for a moment, is nobody's concern.
+/// A leader that hands over, or a queue that is full for a moment, is not reported.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For how long calls may have no answer before readiness says so.
+/// How long calls may go unanswered before the process becomes unready.
 const SILENCE: Duration = Duration::from_mins(1);
-/// While a refusal lasts it is told again this often.
+/// Interval at which a lasting refusal is logged again.
 const REMIND: Duration = Duration::from_mins(1);
-/// A refusal that was not repeated for so long is forgotten: there is nothing to call for any more. Longer than any backoff.
+/// A refusal is forgotten if it was not repeated within this time: no object needs the call any more. Longer than any backoff.
 const FORGET: Duration = Duration::from_mins(10);
 
-/// Whether this is about the caller or the adapter, and not about what was asked. Source: contract, section 4.
+/// Whether the reason concerns the caller or the adapter rather than the requested object. Source: contract, section 4.
 #[must_use]
 pub fn concerns_all(reason: Reason) -> bool {
     is_caller_refused(reason)
@@ -39,24 +39,24 @@ pub(super) fn is_late(error: &AdapterError) -> bool {
         && error.retry_after.is_none()
 }
 
-/// Whether the adapter does not let this controller in.
+/// Whether the adapter rejects this controller's identity.
 #[must_use]
 pub fn is_caller_refused(reason: Reason) -> bool {
     matches!(reason, Reason::CallerForbidden | Reason::CallerUnauthenticated)
 }
 
-/// What the adapter refuses altogether, by call. Cloning gives another handle.
+/// The calls that the adapter refuses altogether. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Standing(Arc<Mutex<Calls>>);
 
-/// By call.
+/// Refusals and silences, by call.
 #[derive(Debug, Default)]
 struct Calls {
     refusals: BTreeMap<&'static str, Refusal>,
     silences: BTreeMap<&'static str, Silence>,
 }
 
-/// A call that was made again and again, each time without an answer.
+/// A call that was repeated, each time without an answer.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     /// When the first of these calls began.
@@ -81,34 +81,34 @@ struct Refusal {
 }
 
 impl Standing {
-    /// Notes how a call ended that began then.
+    /// Records the outcome of a call that began at `began`.
     pub(crate) fn heard(&self, call: &'static str, began: Instant, outcome: Result<(), &AdapterError>) {
         let (mut calls, now) = (self.calls(), Instant::now());
         match outcome {
             Err(error) if is_late(error) => calls.silent(call, began, now),
-            // A connection that breaks ends a silence, too: the next call reaches another process.
+            // A broken connection also ends a silence: the next call reaches another process.
             Ok(()) | Err(_) => calls.spoke(call, now),
         }
         match outcome {
             Err(error) if concerns_all(error.reason) => {
                 calls.refusals.entry(call).or_insert_with(Refusal::begin).repeat(call, error);
             }
-            // Whatever else it says, it took the call.
+            // Any other answer means that the adapter accepted the call.
             Ok(()) | Err(_) => {
                 if calls.refusals.remove(call).is_some_and(|refusal| refusal.told.is_some()) {
-                    info!(call, "The cloud adapter takes this call again");
+                    info!(call, "The cloud adapter accepts this call again");
                 }
             }
         }
     }
 
-    /// Whether people should hear of a refusal of this call: it lasts, or will not pass by itself.
+    /// Whether a refusal of this call should be reported to users: it lasts, or does not pass by itself.
     #[must_use]
     pub fn is_refused(&self, call: &str) -> bool {
         self.calls().refusals.get(call).is_some_and(|refusal| refusal.lasts(Instant::now()))
     }
 
-    /// Readiness: the adapter refuses no call altogether, and answers.
+    /// Readiness: the adapter refuses no call altogether, and answers its calls.
     ///
     /// # Errors
     /// The text for `/readyz`.
@@ -145,7 +145,7 @@ impl Calls {
         silence.last = now;
         if silence.lasts(now) {
             let waited_seconds = now.duration_since(silence.since).as_secs();
-            warn!(call, waited_seconds, "The cloud adapter does not answer this call before its deadline");
+            warn!(call, waited_seconds, "The cloud adapter did not answer this call before its deadline");
         }
     }
 
@@ -172,7 +172,7 @@ impl Refusal {
         if self.lasts(now) && self.told.is_none_or(|told| now.duration_since(told) >= REMIND) {
             self.told = Some(now);
             let waited_seconds = now.duration_since(self.since).as_secs();
-            warn!(call, %error, waited_seconds, "The cloud adapter refuses this call, whatever it is about");
+            warn!(call, %error, waited_seconds, "The cloud adapter refuses this call for every object");
         }
     }
 
@@ -181,7 +181,7 @@ impl Refusal {
     }
 }
 
-/// Who may not call, may not until a person changes that.
+/// A rejected identity is reported at once: it stays rejected until the operator changes something.
 fn patience(reason: Reason) -> Duration {
     if is_caller_refused(reason) { Duration::ZERO } else { PATIENCE }
 }
@@ -200,7 +200,7 @@ mod tests {
         standing.heard(call, Instant::now(), outcome);
     }
 
-    /// A call that ends at its deadline.
+    /// Records a call that ends at its deadline.
     async fn hung(standing: &Standing, call: &'static str) {
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -221,23 +221,23 @@ mod tests {
         heard(&standing, "BatchGetInstances", Err(&AdapterError::new(Reason::VendorUnavailable, "why")));
         assert_eq!(standing.readiness(), Ok(()), "an error is an answer");
         hung(&standing, "BatchGetInstances").await;
-        assert_eq!(standing.readiness(), Ok(()), "it counts from the last answer");
+        assert_eq!(standing.readiness(), Ok(()), "the time counts from the last answer");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_may_not_call_hears_of_it_at_once_and_until_it_may() {
+    async fn a_forbidden_call_is_reported_at_once_and_until_it_succeeds() {
         let standing = Standing::default();
         refused(&standing, Reason::CallerForbidden);
         let text = standing.readiness().expect_err("refused");
         assert_eq!(text, "cloud adapter refuses ApplyRoutes: CALLER_FORBIDDEN: why");
         heard(&standing, "GetInfo", Ok(()));
-        assert!(standing.is_refused("ApplyRoutes"), "another call says nothing about this one");
+        assert!(standing.is_refused("ApplyRoutes"), "a refusal of one call does not concern another");
         heard(&standing, "ApplyRoutes", Err(&AdapterError::new(Reason::VendorQuota, "50 routes")));
-        assert_eq!(standing.readiness(), Ok(()), "the adapter takes the call, the vendor does not");
+        assert_eq!(standing.readiness(), Ok(()), "the adapter accepts the call, the vendor does not");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_passes_by_itself_is_told_when_it_lasts() {
+    async fn temporary_refusals_are_reported_only_if_they_last() {
         for reason in [Reason::NotLeader, Reason::QueueFull] {
             let standing = Standing::default();
             refused(&standing, reason);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_asked_for_any_more_is_forgotten() {
+    async fn refusals_of_unused_calls_are_forgotten() {
         let standing = Standing::default();
         refused(&standing, Reason::CallerUnauthenticated);
         tokio::time::advance(FORGET).await;

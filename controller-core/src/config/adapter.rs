@@ -1,4 +1,4 @@
-//! The flags that lead to the adapter: where it is, how it proves who it is, and how this controller does.
+//! The flags for the connection to the adapter: its address, its certificate, and the credentials of this controller.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use adapter_client::{Connection, Security, Target};
 
 use super::Faults;
 
-/// Where the adapter is and how it is called safely. Flatten it into a program's own flags.
+/// How to reach the adapter safely. Flatten it into a program's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AdapterArgs {
-    /// Where the cloud adapter is: one endpoint, or all its replicas.
+    /// Address of the cloud adapter: one endpoint, or all its replicas
     ///
     ///   http://HOST:PORT, https://HOST:PORT
     ///       one endpoint
@@ -22,38 +22,38 @@ pub struct AdapterArgs {
     ///   unix:/PATH
     ///       a socket of this machine
     ///
-    /// Of several replicas the one is called that says that it serves (grpc.health.v1);
-    /// calls wait for it up to 15 s.
-    #[expect(rustdoc::broken_intra_doc_links, reason = "the help text shows it as it stands")]
+    /// With several replicas, calls go to the replica that reports that it serves (grpc.health.v1); calls wait for one for up to 15 s.
+    #[expect(rustdoc::broken_intra_doc_links, reason = "the help text shows this value unchanged")]
     #[arg(long, value_name = "URL", default_value = "http://cloud-adapter:8443", verbatim_doc_comment)]
     pub adapter_endpoint: String,
 
-    /// PEM file with the CA of the adapter's certificate; several certificates while a CA is replaced. Read again for each new
-    /// connection. With kubernetes:///, dns:/// and static:/// it is what turns TLS on.
+    /// PEM file with the CA of the adapter's certificate; it may contain several certificates while a CA is replaced. Read again for each
+    /// new connection. With kubernetes:///, dns:/// and static:/// this flag turns TLS on
     #[arg(long, value_name = "FILE")]
     pub adapter_ca_file: Option<PathBuf>,
 
-    /// The name that the adapter's certificate must carry. Without it: the host of an https URL, else cloud-adapter.
+    /// Name that the adapter's certificate must carry. Without it: the host of an https URL, else cloud-adapter
     #[arg(long, value_name = "NAME")]
     pub adapter_server_name: Option<String>,
 
-    /// File with the token that tells the adapter who calls, such as a projected ServiceAccount token. Read again every second.
+    /// File with the token that authenticates this controller to the adapter, such as a projected ServiceAccount token. Read again every
+    /// second
     #[arg(long, value_name = "FILE")]
     pub adapter_token_file: Option<PathBuf>,
 
-    /// PEM file with the certificate that tells the adapter who calls. Needs --adapter-client-key.
+    /// PEM file with the client certificate that authenticates this controller to the adapter. Needs --adapter-client-key
     #[arg(long, value_name = "FILE")]
     pub adapter_client_cert: Option<PathBuf>,
 
-    /// PEM file with the key of --adapter-client-cert.
+    /// PEM file with the key of --adapter-client-cert
     #[arg(long, value_name = "FILE")]
     pub adapter_client_key: Option<PathBuf>,
 }
 
 impl AdapterArgs {
-    /// Judges them, and reads all files once.
+    /// Validates the flags, and reads all files once.
     ///
-    /// `None` if anything is wrong; what, stands in `faults`.
+    /// Returns `None` if anything is wrong; `faults` says what.
     pub fn check(&self, faults: &mut Faults) -> Option<Connection> {
         let endpoint = &self.adapter_endpoint;
         let target = faults.check("--adapter-endpoint <URL>", endpoint, endpoint.parse::<Target>())?;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_target_is_taken() {
+    fn every_form_of_a_target_is_accepted() {
         assert_eq!(parse(&[]).expect("the default"), "http://cloud-adapter:8443");
         for target in ["kubernetes:///cloud/adapter", "dns:///a:1", "static:///a:1,b:1", "unix:/a.sock"] {
             assert_eq!(parse(&["--adapter-endpoint", target]).expect(target), target);
@@ -104,11 +104,11 @@ mod tests {
             "--adapter-token-file=/nowhere/token",
             "--adapter-client-key=/nowhere/key",
         ]);
-        let error = error.expect_err("three things are wrong");
+        let error = error.expect_err("three values are invalid");
         for words in [
             "'https://a:1' for '--adapter-endpoint': TLS needs the CA",
             "'/nowhere/token' for '--adapter-token-file': cannot be read",
-            "'/nowhere/key' for '--adapter-client-key': a key is used with its certificate",
+            "'/nowhere/key' for '--adapter-client-key': a key needs its certificate",
         ] {
             assert!(error.contains(words), "{words} is missing in:\n{error}");
         }

@@ -1,28 +1,28 @@
-//! Durations as Go's flags take them, and so those of Kubernetes' own programs: `90s`, `5m`, `1h30m`, `1.5h`.
+//! Durations in the syntax of Go's flags, and so of Kubernetes' own programs: `90s`, `5m`, `1h30m`, `1.5h`.
 
 use std::time::Duration;
 
-/// Go counts nanoseconds in 64 bits with a sign: 292 years.
+/// Go counts nanoseconds in a signed 64-bit integer: 292 years.
 const LONGEST: u128 = i64::MAX as u128;
 
-/// More digits after the point than that make no difference.
+/// More digits after the point make no difference.
 const DIGITS: usize = 18;
 
-/// Reads a duration that is not negative.
+/// Parses a duration that is not negative.
 ///
 /// # Errors
-/// What to write instead.
+/// Says what to write instead.
 pub fn duration(text: &str) -> Result<Duration, &'static str> {
     read(text).ok_or("write a duration such as 15s, 5m or 1h30m")
 }
 
-/// Reads a duration that is no shorter than that.
+/// Parses a duration of at least `shortest`.
 pub(super) fn at_least(text: &str, shortest: Duration) -> Result<Duration, String> {
     let read = read(text).filter(|duration| *duration >= shortest);
     read.ok_or_else(|| format!("write a duration of {shortest:?} or more, such as 5m"))
 }
 
-/// A sum of decimal numbers, each with its unit; `0` needs none. `None`: it is none, or negative.
+/// Sums decimal numbers, each with its unit; `0` needs no unit. Returns `None` for anything else, and for a negative duration.
 fn read(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
@@ -46,12 +46,12 @@ fn read(text: &str) -> Option<Duration> {
     (nanos <= LONGEST).then(|| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
-/// What a text begins with, and the rest of it.
+/// Splits the leading digits from the rest.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// One number with its unit, in nanoseconds; what is smaller is cut off.
+/// One number with its unit, in nanoseconds; smaller fractions are cut off.
 fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     let number = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u128>().ok() };
     let fraction = fraction.get(..DIGITS).unwrap_or(fraction);
@@ -60,11 +60,11 @@ fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     number(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// So many nanoseconds.
+/// The duration of this number of nanoseconds.
 fn unit(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,
-        // The sign for a millionth and the Greek letter.
+        // The micro sign and the Greek letter mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -78,8 +78,9 @@ fn unit(name: &str) -> Option<u128> {
 mod tests {
     use super::*;
 
+    // Behaviour: P24
     #[test]
-    fn durations_are_written_as_elsewhere() {
+    fn durations_are_parsed_as_in_go() {
         for (text, millis) in [
             ("0", 0),
             ("0s", 0),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_is_answered_with_how_long_it_must_be() {
+    fn a_short_duration_is_refused_with_the_minimum() {
         let shortest = Duration::from_millis(100);
         assert_eq!(at_least("100ms", shortest), Ok(shortest));
         for text in ["99ms", "0", "-5m", "soon", ""] {

@@ -1,4 +1,4 @@
-//! The flags of the leader election, with the names and defaults that the classic cloud controller manager has.
+//! The flags of the leader election, with the names and defaults of the former cloud controller manager.
 
 use std::{num::NonZeroU16, time::Duration};
 
@@ -6,56 +6,59 @@ use cloud_lease::{Settings, SettingsError, Timing};
 
 use super::{Faults, duration, switches};
 
-/// The flags that say which of several replicas works. Flatten it into a controller's own flags.
+/// Flags for the leader election between replicas. Flatten it into a controller's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
 pub struct ElectionArgs {
-    /// Into how many shards the work is split. Each has a Lease of its own, and replicas share them evenly: so many of them can work at
-    /// once. With 1, one works and the others stand by. The same for all replicas; one with another number waits for the end of those.
+    /// Number of shards that the work is split into. Each shard has its own Lease, and replicas share the Leases evenly, so that up to this
+    /// many replicas work at once. With 1, one replica works and the others stand by. Must be the same for all replicas; a replica with
+    /// another number waits until those have ended
     #[arg(long, value_name = "N", default_value = "1")]
     shards: String,
 
-    /// Whether this is one of several replicas, of which the holder of a Lease works and the others stand by. With =false it is
-    /// the only one, and nothing else may run under its name.
+    /// Whether several replicas run, of which the holder of a Lease works and the others stand by. With =false this replica must be the
+    /// only process under its name
     #[arg(long, default_value = "true")]
     leader_elect: bool,
 
-    /// Who stands by takes the Lease after it saw it unchanged for so long. The same for all replicas.
+    /// Time after which a standby acquires a Lease that it has not seen renewed. Must be the same for all replicas
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     leader_elect_lease_duration: String,
 
-    /// Who leads writes nothing any more once it could not renew the Lease for so long. It does not end, and goes on when it can again.
+    /// Time without a successful renewal of the Lease after which a leader stops writing. The process keeps running, and resumes when it
+    /// can renew again
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     leader_elect_renew_deadline: String,
 
-    /// How long between two renewals, and between two looks of who stands by.
+    /// Interval between renewals of the Lease, and between the checks of a standby
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     leader_elect_retry_period: String,
 
-    /// Name of the Lease, and before -1, -2 and so on of those of further shards [default: cloud-node-controller, cloud-service-controller or cloud-route-controller]
+    /// Name of the Lease, and the prefix before -1, -2 and so on for further shards [default: cloud-node-controller,
+    /// cloud-service-controller or cloud-route-controller]
     #[arg(long, value_name = "NAME")]
     leader_elect_resource_name: Option<String>,
 
-    /// Namespace of the Lease.
+    /// Namespace of the Lease
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     leader_elect_resource_namespace: String,
 }
 
-/// Which Lease is competed for, and how long things last.
+/// The Lease that replicas compete for, and its timing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
     /// The namespace of the Lease.
     pub namespace: String,
     /// Its name. `None`: the controller's own.
     pub name: Option<String>,
-    /// How long things last.
+    /// Durations of the election.
     pub timing: Timing,
-    /// Into how many Leases the work is split: 1 to 64.
+    /// Number of Leases that the work is split into: 1 to 64.
     pub shards: NonZeroU16,
 }
 
 impl Election {
-    /// What a candidate needs to know.
+    /// The settings of a candidate.
     pub(crate) fn settings(&self, controller: &str, identity: String) -> Settings {
         Settings {
             namespace: self.namespace.clone(),
@@ -67,7 +70,7 @@ impl Election {
 }
 
 impl ElectionArgs {
-    /// Judges them. `None`: there is no election, or something is wrong, which stands in `faults`.
+    /// Validates the flags. Returns `None` without an election, or if something is wrong, which is then in `faults`.
     pub(super) fn check(&self, faults: &mut Faults) -> Option<Election> {
         let judge = |faults: &mut Faults, flag, text: &str| faults.check(flag, text, duration(text));
         let lasts = judge(faults, LEASE_DURATION, &self.leader_elect_lease_duration);
@@ -75,7 +78,7 @@ impl ElectionArgs {
         let retry = judge(faults, RETRY_PERIOD, &self.leader_elect_retry_period);
         let timing = Timing { duration: lasts?, renew_deadline: renew_deadline?, retry: retry? };
         let shards = self.shards(faults)?;
-        // What does not happen cannot go wrong.
+        // The flags of a disabled election are not validated.
         if !self.leader_elect {
             return None;
         }
@@ -85,7 +88,7 @@ impl ElectionArgs {
             timing,
             shards,
         };
-        // The real identity is made of what the machine says.
+        // The real identity is derived from the host name.
         if let Err(error) = election.settings("controller", "replica".to_owned()).check() {
             let (flag, value) = self.blamed(&error, timing);
             faults.add(flag, &value, error.fix);
@@ -102,7 +105,7 @@ impl ElectionArgs {
         NonZeroU16::new(u16::try_from(number).ok()?)
     }
 
-    /// The flag that a setting comes from, and what it was given.
+    /// The flag that a setting comes from, and its value.
     fn blamed(&self, error: &SettingsError, timing: Timing) -> (&'static str, String) {
         let text = |duration: Duration| format!("{duration:?}");
         match error.field {
@@ -115,7 +118,7 @@ impl ElectionArgs {
     }
 }
 
-/// Each replica looks at the Lease of each.
+/// Each replica watches the Lease of every shard.
 const MOST_SHARDS: usize = 64;
 
 const SHARDS: &str = "--shards <N>";
@@ -144,8 +147,9 @@ mod tests {
         read.map_err(|error| error.to_string())
     }
 
+    // Behaviour: P26
     #[test]
-    fn the_defaults_are_those_of_the_classic_controller() {
+    fn the_defaults_are_those_of_the_former_ccm() {
         let secs = Duration::from_secs;
         let timing = Timing { duration: secs(15), renew_deadline: secs(10), retry: secs(2) };
         let shards = NonZeroU16::MIN;
@@ -158,19 +162,22 @@ mod tests {
         assert_eq!((settings.name.as_str(), settings.check()), ("cloud-node-controller", Ok(())));
     }
 
+    // Behaviour: P24
     #[test]
-    fn without_an_election_nothing_is_asked_of_its_times() {
+    fn without_an_election_its_times_are_not_validated() {
         for odd in ["--leader-elect-lease-duration=5s", "--leader-elect-resource-name=Lease"] {
             assert_eq!(parse(&["--leader-elect=false", odd]), Ok(None), "{odd}");
             assert!(parse(&[odd]).is_err(), "{odd}");
         }
-        parse(&["--leader-elect=false", "--leader-elect-lease-duration=soon"]).expect_err("no duration");
-        let error = parse(&["--leader-elect=false", "--shards=2"]).expect_err("nobody would have the second");
+        parse(&["--leader-elect=false", "--leader-elect-lease-duration=soon"])
+            .expect_err("the duration is invalid");
+        let error = parse(&["--leader-elect=false", "--shards=2"])
+            .expect_err("no replica could hold the second Lease");
         assert!(error.contains("--shards") && error.contains("remove --leader-elect=false"), "{error}");
     }
 
     #[test]
-    fn what_cannot_work_is_named_with_its_flag() {
+    fn an_invalid_setting_names_its_flag() {
         for (flag, value) in [
             ("--leader-elect-lease-duration", "10s"),
             ("--leader-elect-lease-duration", "soon"),
@@ -185,7 +192,7 @@ mod tests {
             ("--shards", "many"),
         ] {
             let error = parse(&[&format!("{flag}={value}")]).expect_err(value);
-            // Which of two that do not fit is blamed, is the later one in their order.
+            // Of two values that do not fit together, the error names the later flag.
             let blamed = if (flag, value) == ("--leader-elect-lease-duration", "10s") {
                 "--leader-elect-renew-deadline"
             } else {

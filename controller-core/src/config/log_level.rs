@@ -1,28 +1,28 @@
-//! The flag `--log-level`. Stricter than [`EnvFilter`], which takes a word that is no level for a target: with `inf` it would
-//! log nothing but that target, and the process would be silent.
+//! The flag `--log-level`. Stricter than [`EnvFilter`], which reads an unknown level as a target: `inf` would log only that target, and the
+//! process would be silent.
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// From quiet to loud, as 0 to 5.
+/// From quiet to verbose, as 0 to 5.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What clap takes for a slip of the finger.
+/// The similarity above which clap assumes a typing mistake.
 const SIMILAR: f64 = 0.7;
 
-/// Judges a filter: levels, and `target=level`, with commas between.
+/// Validates a filter: comma-separated levels and `target=level`.
 pub(super) fn check(text: &str) -> Result<(), String> {
     text.split(',').try_for_each(directive)?;
     EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: {}", fix()))
 }
 
-/// What stands after the last `=` is the level: a span's fields may have one of their own.
+/// The text after the last `=` is the level: fields of a span may contain `=`, too.
 fn directive(text: &str) -> Result<(), String> {
     let level = text.rsplit_once('=').map_or(text, |(_target, level)| level);
     if text.contains(char::is_whitespace) {
         Err(format!("write '{}' without blanks: {}", text.trim(), fix()))
     } else if level.is_empty() || level.parse::<LevelFilter>().is_err() {
-        let meant = nearest(level).map(|level| format!(", did you mean {level}?")).unwrap_or_default();
-        Err(format!("'{level}' is no level{meant}: {}", fix()))
+        let meant = nearest(level).map(|level| format!(", did you mean '{level}'?")).unwrap_or_default();
+        Err(format!("unknown log level '{level}'{meant}: {}", fix()))
     } else {
         Ok(())
     }
@@ -52,18 +52,21 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_the_fix() {
+    fn invalid_log_filters_are_refused_with_the_fix() {
         for (text, part) in [
-            ("inf", "'inf' is no level, did you mean info?"),
-            ("DEBG", "did you mean debug?"),
-            ("warning", "did you mean warn?"),
-            ("node_controller", "'node_controller' is no level: use off, error, warn, info, debug, trace"),
-            ("info,kube", "'kube' is no level: "),
-            ("kube=debg", "'debg' is no level, did you mean debug?"),
-            ("kube=", "'' is no level: "),
-            ("6", "'6' is no level: "),
+            ("inf", "unknown log level 'inf', did you mean 'info'?"),
+            ("DEBG", "did you mean 'debug'?"),
+            ("warning", "did you mean 'warn'?"),
+            (
+                "node_controller",
+                "unknown log level 'node_controller': use off, error, warn, info, debug, trace",
+            ),
+            ("info,kube", "unknown log level 'kube': "),
+            ("kube=debg", "unknown log level 'debg', did you mean 'debug'?"),
+            ("kube=", "unknown log level '': "),
+            ("6", "unknown log level '6': "),
             ("", "or target=level such as info,kube=debug"),
-            ("info,", "'' is no level: "),
+            ("info,", "unknown log level '': "),
             ("info, kube=debug", "write 'kube=debug' without blanks"),
             ("a=b=debug", "target=level such as"),
         ] {

@@ -1,21 +1,21 @@
-//! Flags of the classic cloud controller manager that a controller does not have: each is answered with where it went, so that a
-//! manifest can be carried over flag by flag.
+//! Flags of the former cloud controller manager that a controller does not have. Each error says what replaces the flag, so that a manifest
+//! can be migrated flag by flag.
 
 use std::ffi::OsString;
 
-const NO_CALLERS: &str = "metrics and probes are read only and tell nothing secret: limit who reaches --http-address and --secure-port by a NetworkPolicy; \
-                          --status-pages says who reads the others";
+const NO_CALLERS: &str = "metrics and probes are read-only and contain no secrets: restrict access \
+                          to --http-address and --secure-port with a NetworkPolicy; --status-pages restricts the other pages";
 const PAGES: &str = "pages are served over HTTP/1.1: leave it out";
 const ONE_CERTIFICATE: &str = "there is one certificate for all names: set --tls-cert-file";
-const CIPHERS: &str = "what is known to be weak is not spoken: set --tls-min-version, or leave it out";
-const ADAPTER: &str = "belongs to the adapter: choose the cloud by which one --adapter-endpoint leads to";
+const CIPHERS: &str = "weak cipher suites are never used: set --tls-min-version, or leave it out";
+const ADAPTER: &str = "belongs to the adapter: --adapter-endpoint selects the adapter and with it the cloud";
 const NO_WEBHOOKS: &str = "there are no webhooks: leave it out";
 const LEFT_OUT: &str = "has no effect here: leave it out";
 const ROUTES: &str = "belongs to route-controller";
 const NODES: &str = "belongs to node-controller";
 const SERVICES: &str = "belongs to service-controller";
 
-/// By name; those that a controller has are not looked up.
+/// By name; flags that a controller has are not looked up here.
 const MOVED: &[(&str, &str)] = &[
     ("allocate-node-cidrs", "kube-controller-manager allocates the CIDRs of nodes: leave it out"),
     ("allow-untagged-cloud", LEFT_OUT),
@@ -27,30 +27,30 @@ const MOVED: &[(&str, &str)] = &[
     ("concurrent-node-status-updates", NODES),
     ("concurrent-node-syncs", NODES),
     ("concurrent-service-syncs", SERVICES),
-    ("configure-cloud-routes", "routes are laid where route-controller runs: run it, or do not"),
+    ("configure-cloud-routes", "routes are created if route-controller runs: run it, or do not"),
     ("contention-profiling", LEFT_OUT),
     ("controller-start-interval", LEFT_OUT),
-    ("controllers", "each controller is a program of its own: run those that you want"),
+    ("controllers", "each controller is a separate program: run those that you want"),
     ("disable-http2-serving", PAGES),
     (
         "enable-leader-migration",
         "stop the classic cloud controller manager before this one starts: leave it out",
     ),
-    ("external-cloud-volume-plugin", "volumes are the concern of CSI drivers: leave it out"),
+    ("external-cloud-volume-plugin", "volumes are handled by CSI drivers: leave it out"),
     ("feature-gates", LEFT_OUT),
     ("http2-max-streams-per-connection", PAGES),
     ("kube-api-content-type", LEFT_OUT),
-    ("leader-elect-resource-lock", "Leases are the only kind there is: leave it out"),
+    ("leader-elect-resource-lock", "Leases are the only supported lock: leave it out"),
     (
         "leader-migration-config",
         "stop the classic cloud controller manager before this one starts: leave it out",
     ),
-    ("log-flush-frequency", "lines are written at once: leave it out"),
-    ("log-text-info-buffer-size", "lines are written at once: leave it out"),
+    ("log-flush-frequency", "log lines are not buffered: leave it out"),
+    ("log-text-info-buffer-size", "log lines are not buffered: leave it out"),
     ("log-text-split-stream", "all lines go to standard error: leave it out"),
     ("logging-format", "set --log-format to text, json or auto"),
     ("master", "name the API server in the file of --kubeconfig"),
-    ("min-resync-period", "watches are compared without it: leave it out"),
+    ("min-resync-period", "mirrors do not need a periodic resync: leave it out"),
     ("node-monitor-period", NODES),
     ("node-status-update-frequency", NODES),
     ("node-sync-period", LEFT_OUT),
@@ -74,7 +74,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("webhook", NO_WEBHOOKS),
 ];
 
-/// What is to be said of those arguments that are such flags, and that `known` does not know; each once, as it was written.
+/// The errors for those arguments that are such flags and that `known` does not know; each once, as it was written.
 pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
@@ -89,13 +89,13 @@ pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec
     faults
 }
 
-/// `--flag`, or `--flag=value`: what was written without the value, and its name.
+/// For `--flag` or `--flag=value`: the text without the value, and the flag's name.
 fn long(argument: &str) -> Option<(&str, &str)> {
     let written = argument.split('=').next().unwrap_or(argument);
     Some((written, written.strip_prefix("--")?))
 }
 
-/// The one flag of the classic controller that has a short form: `-v 2`, `-v=2`, `-v2`. The same of it.
+/// The same for `-v`, the only short flag of the former cloud controller manager: `-v 2`, `-v=2`, `-v2`.
 fn short(argument: &str) -> Option<(&str, &str)> {
     let value = argument.strip_prefix("-v")?;
     let is_level =
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_classic_controller_are_answered_with_where_they_went() {
+    fn flags_of_the_former_ccm_are_explained() {
         let arguments = [
             "controller",
             "--cloud-provider=openstack",
@@ -141,8 +141,9 @@ mod tests {
         assert!(said.iter().any(|line| line.contains("route-controller")), "{said:?}");
     }
 
+    // Behaviour: P26
     #[test]
-    fn how_much_is_logged_is_answered_with_one_dash_too() {
+    fn the_short_verbosity_flag_is_explained() {
         for (given, written) in
             [("-v", "-v"), ("-v=4", "-v"), ("-v4", "-v"), ("--v", "--v"), ("--v=4", "--v")]
         {

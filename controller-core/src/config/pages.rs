@@ -1,4 +1,4 @@
-//! The flags of pages over TLS, named as those of the classic cloud controller manager. Plain HTTP is each program's own flag.
+//! The flags for pages over TLS, with the names of the former cloud controller manager. Plain HTTP is each program's own flag.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -11,54 +11,54 @@ use pages::{Certificate, Readers, Tls, TlsError, Version};
 
 use super::Faults;
 
-/// Pages over TLS. Flatten it into a program's own flags.
+/// Pages over TLS. Flatten it into a program's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PagesArgs {
-    /// Serves the pages of --http-address over TLS, too, at this port, such as 10258. Without it, and with 0, they are not. Callers are
-    /// not asked who they are.
+    /// Port that serves the pages of --http-address over TLS, too, such as 10258. Without it, or with 0, they are not served over TLS.
+    /// Callers are not authenticated
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub secure_port: Option<String>,
 
-    /// Who may read /status, /explain and /plan, at both ports. All callers that reach a port read metrics and probes.
+    /// Which callers may read /status, /explain and /plan, on both ports. Metrics and probes are readable by all callers that reach a port
     #[arg(long, value_enum, value_name = "READERS", default_value = "local")]
     pub status_pages: Readers,
 
-    /// The address of --secure-port [default: 0.0.0.0]
+    /// Address of --secure-port [default: 0.0.0.0]
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<String>,
 
-    /// PEM file with the certificate of --secure-port, the leaf first. Read again at each connection. Without it and without
-    /// --cert-dir, one is made at each start and signed by itself.
+    /// PEM file with the certificate of --secure-port, the leaf first. Read again for each connection. Without it and without --cert-dir, a
+    /// self-signed certificate is created at each start
     #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// PEM file with the key of --tls-cert-file.
+    /// PEM file with the key of --tls-cert-file
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
-    /// Directory with cloud-controller-manager.crt and .key, which are made, and signed by themselves, if neither is there. Not looked
-    /// at with --tls-cert-file.
+    /// Directory with cloud-controller-manager.crt and .key; a self-signed pair is created if neither file exists. Ignored if
+    /// --tls-cert-file is set
     #[arg(long, value_name = "DIR")]
     pub cert_dir: Option<PathBuf>,
 
-    /// The oldest version of TLS that is spoken [default: VersionTLS12]
+    /// Oldest accepted TLS version [default: VersionTLS12]
     #[arg(long, value_name = "VERSION")]
     pub tls_min_version: Option<MinVersion>,
 }
 
-/// Versions of TLS, as the classic cloud controller manager writes them.
+/// TLS versions, as the former cloud controller manager writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MinVersion {
-    /// 1.2.
+    /// TLS 1.2.
     #[value(name = "VersionTLS12")]
     Tls12,
-    /// 1.3.
+    /// TLS 1.3.
     #[value(name = "VersionTLS13")]
     Tls13,
 }
 
 impl MinVersion {
-    /// As the flag has it.
+    /// The value of the flag.
     const fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "VersionTLS12",
@@ -67,7 +67,7 @@ impl MinVersion {
     }
 }
 
-/// Where the pages are served over TLS.
+/// Address and certificate of the pages over TLS.
 #[derive(Clone, Debug)]
 pub struct SecurePages {
     /// The address.
@@ -77,7 +77,8 @@ pub struct SecurePages {
 }
 
 impl PagesArgs {
-    /// Judges them, and reads or makes the certificate. `None`: no pages over TLS, or something is wrong, which stands in `faults`.
+    /// Validates the flags, and reads or creates the certificate. Returns `None` without pages over TLS, or if something is wrong, which is
+    /// then in `faults`.
     pub fn check(&self, faults: &mut Faults) -> Option<SecurePages> {
         let Some(port) = &self.secure_port else {
             self.refuse_what_has_no_port(faults);
@@ -106,7 +107,7 @@ impl PagesArgs {
         Some(SecurePages { address: SocketAddr::new(ip?, port), tls: Arc::new(tls) })
     }
 
-    /// A flag that does nothing would be taken for one that does.
+    /// Refuses flags that have no effect without --secure-port.
     fn refuse_what_has_no_port(&self, faults: &mut Faults) {
         let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         for (flag, value) in [
@@ -120,7 +121,7 @@ impl PagesArgs {
                 faults.add(
                     flag,
                     &value,
-                    "is about --secure-port: give --secure-port=10258, too, or leave it out",
+                    "has no effect without --secure-port: set --secure-port=10258, too, or leave it out",
                 );
             }
         }
@@ -132,12 +133,12 @@ impl PagesArgs {
                 Some(Certificate::Files { certificate: certificate.clone(), key: key.clone() })
             }
             (Some(certificate), None, _) => {
-                let fix = "a certificate is used with its key: give --tls-private-key-file, too";
+                let fix = "a certificate needs its key: set --tls-private-key-file, too";
                 faults.add("--tls-cert-file <FILE>", &certificate.display().to_string(), fix);
                 None
             }
             (None, Some(key), _) => {
-                let fix = "a key is used with its certificate: give --tls-cert-file, too";
+                let fix = "a key needs its certificate: set --tls-cert-file, too";
                 faults.add("--tls-private-key-file <FILE>", &key.display().to_string(), fix);
                 None
             }
@@ -146,7 +147,7 @@ impl PagesArgs {
         }
     }
 
-    /// Names the flag whose file it is.
+    /// Names the flag that the file comes from.
     fn blame(&self, error: &TlsError, faults: &mut Faults) {
         let path = match error {
             TlsError::File { path, .. } | TlsError::Content { path, .. } => Some(path),
@@ -176,41 +177,47 @@ mod tests {
         pages: PagesArgs,
     }
 
-    /// The address, or what is wrong.
+    /// The address, or the error.
     fn parse(flags: &[&str]) -> Result<Option<SocketAddr>, String> {
         let arguments = ["program"].iter().chain(flags);
         let read = config::read(arguments, |args: &Args, faults| Some(args.pages.check(faults)));
         read.map(|pages| pages.map(|pages| pages.address)).map_err(|error| error.to_string())
     }
 
+    // Behaviour: P18
     #[test]
-    fn there_is_no_port_unless_one_is_given() {
+    fn no_secure_port_is_opened_by_default() {
         assert_eq!(parse(&[]), Ok(None));
-        assert_eq!(parse(&["--secure-port=0", "--tls-cert-file=/nowhere"]), Ok(None), "as it was");
+        assert_eq!(
+            parse(&["--secure-port=0", "--tls-cert-file=/nowhere"]),
+            Ok(None),
+            "the certificate is not read"
+        );
         let address = |text: &str| Ok(Some(text.parse().expect("good")));
         assert_eq!(parse(&["--secure-port=10258"]), address("0.0.0.0:10258"));
         assert_eq!(parse(&["--secure-port=1", "--bind-address=::"]), address("[::]:1"));
         assert_eq!(parse(&["--secure-port=1", "--tls-min-version=VersionTLS13"]), address("0.0.0.0:1"));
     }
 
+    // Behaviour: P18
     #[test]
-    fn bad_values_are_named_with_their_flag_and_the_fix() {
+    fn invalid_values_name_their_flag_and_the_fix() {
         for (flags, words) in [
             (&["--secure-port=65536"][..], "'--secure-port <PORT>': use a port from 1 to 65535"),
             (&["--secure-port=-1"], "'--secure-port <PORT>': use a port from 1 to 65535"),
             (&["--secure-port=1", "--bind-address=localhost"], "'--bind-address <IP>': use an IP address"),
             (&["--secure-port=1", "--tls-min-version=VersionTLS11"], "VersionTLS12"),
-            (&["--secure-port=1", "--tls-cert-file=/a"], "give --tls-private-key-file, too"),
-            (&["--secure-port=1", "--tls-private-key-file=/a"], "give --tls-cert-file, too"),
+            (&["--secure-port=1", "--tls-cert-file=/a"], "set --tls-private-key-file, too"),
+            (&["--secure-port=1", "--tls-private-key-file=/a"], "set --tls-cert-file, too"),
             (
                 &["--secure-port=1", "--tls-cert-file=/nowhere/a", "--tls-private-key-file=/nowhere/b"],
                 "'/nowhere/a' for '--tls-cert-file <FILE>': /nowhere/a: No such file",
             ),
             (&["--secure-port=1", "--cert-dir=/dev/null"], "'/dev/null' for '--cert-dir <DIR>'"),
-            (&["--tls-cert-file=/a"], "give --secure-port=10258, too"),
-            (&["--bind-address=::"], "give --secure-port=10258, too"),
-            (&["--cert-dir=/a"], "give --secure-port=10258, too"),
-            (&["--tls-min-version=VersionTLS12"], "give --secure-port=10258, too"),
+            (&["--tls-cert-file=/a"], "set --secure-port=10258, too"),
+            (&["--bind-address=::"], "set --secure-port=10258, too"),
+            (&["--cert-dir=/a"], "set --secure-port=10258, too"),
+            (&["--tls-min-version=VersionTLS12"], "set --secure-port=10258, too"),
         ] {
             let error = parse(flags).expect_err("a fault");
             assert!(error.contains(words), "{flags:?}: {words} is missing in:\n{error}");

@@ -1,4 +1,5 @@
-//! What lasts while nothing wakes the object: told again in the same words, before the API server forgets it. Nobody is asked for that.
+//! Re-emits Events for conditions that last while nothing triggers a reconcile of the object, before the API server drops the Events. Makes
+//! no call to the adapter.
 
 use std::{
     collections::BTreeMap,
@@ -10,14 +11,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, sleep};
 
 use super::{Notice, Recorder};
-use crate::{explain::Object, mirror::ObjectName, start::Shards};
+use crate::{explain::Object, leadership::Shards, mirror::ObjectName};
 
-/// Events are kept for an hour by default: who looks later than that must still find one.
+/// The API server keeps Events for an hour by default; an Event that still applies must not expire.
 pub const REMIND: Duration = Duration::from_mins(30);
-/// Between two looks at what stands.
+/// Interval between checks for Events to re-emit.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Tells again what stands. Cloning gives another handle.
+/// Re-emits the Events that still apply. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct Reminders(Arc<Inner>);
 
@@ -28,7 +29,7 @@ struct Inner {
     all: Mutex<BTreeMap<Object, Standing>>,
 }
 
-/// What was told of an object and lasts: each with when it was told last.
+/// The notices about an object that still apply, each with the time of its last Event.
 #[derive(Debug)]
 struct Standing {
     about: ObjectReference,
@@ -36,13 +37,13 @@ struct Standing {
 }
 
 impl Reminders {
-    /// Nothing stands yet.
+    /// No notice applies yet.
     #[must_use]
     pub fn new(recorder: Recorder, shards: Shards) -> Self {
         Self(Arc::new(Inner { recorder, shards, all: Mutex::default() }))
     }
 
-    /// All that was told of an object and lasts until somebody looks at it again, with when it was told. Nothing: all of it is over.
+    /// Sets the notices that apply to an object until its next reconcile, with the times of their Events. An empty list removes all.
     pub fn stands(&self, object: &Object, about: ObjectReference, told: Vec<(Instant, Notice)>) {
         if told.is_empty() {
             self.over(object);
@@ -51,29 +52,29 @@ impl Reminders {
         }
     }
 
-    /// When each of what stands was told last, in the order in which it was given.
+    /// When each notice about an object was emitted last, in the order in which the notices were given.
     #[must_use]
     pub fn told(&self, object: &Object) -> Vec<Instant> {
         let all = self.all();
         all.get(object).map(|it| it.told.iter().map(|(at, _)| *at).collect()).unwrap_or_default()
     }
 
-    /// What was told of an object is over.
+    /// The notices about an object no longer apply.
     pub fn over(&self, object: &Object) {
         self.all().remove(object);
     }
 
-    /// There is no object of this name.
+    /// The object with this name was deleted.
     pub fn gone(&self, name: &ObjectName) {
         self.retain_of(name, |_| false);
     }
 
-    /// Nobody else has its name.
+    /// This object is the only one with its name; notices about others no longer apply.
     pub fn only(&self, object: &Object) {
         self.retain_of(&object.name, |it| it == object);
     }
 
-    /// Tells again, now and then, for ever.
+    /// Re-emits Events periodically, for ever.
     pub async fn run(self) {
         loop {
             sleep(LOOK).await;
@@ -81,11 +82,11 @@ impl Reminders {
         }
     }
 
-    /// Tells again what was told long ago. What finds no place now is told at the next look.
+    /// Re-emits notices that are due. What the queue refuses is retried at the next check.
     fn remind(&self, now: Instant) {
         let Inner { recorder, shards, .. } = &*self.0;
         let mut all = self.all();
-        // Another replica tells of the others.
+        // Another replica emits the Events of the other shards.
         all.retain(|object, _| shards.has(&object.uid));
         for Standing { about, told } in all.values_mut() {
             let due = |at: Instant| now.saturating_duration_since(at) >= REMIND;
@@ -108,7 +109,7 @@ impl Reminders {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Object, Standing>> {
-        // Every operation on it is a single one: it is consistent whatever happened.
+        // Every operation on the map is a single step, so that the map is consistent after a panic.
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Which notices are repeats: pure, every time is an argument.
+//! Decides which notices are repeats. Pure, every time is an argument.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,32 +7,33 @@ use tokio::time::Instant;
 
 use super::{Notice, REMIND, Told};
 
-/// What was told this long ago is told anew. Longer than what lasts is silent, so that it stays one Event; shorter than Events are kept.
+/// A notice that was silent this long gets a new Event. Longer than the interval of reminders, so that these count up one Event; shorter
+/// than Events are kept.
 const WINDOW: Duration = REMIND.saturating_add(Duration::from_mins(15));
-/// An Event that was written is left alone for so long. Repeats meanwhile are counted, and written together when it is over.
+/// Minimum interval between two writes of an Event. Repeats within it are counted, and written together when it is over.
 pub(super) const QUIET: Duration = Duration::from_secs(10);
-/// Series that are remembered; beyond, the one that was silent longest is forgotten.
+/// Maximum number of remembered series; beyond that, the series that was silent longest is forgotten.
 const MAX: usize = 4096;
 
-/// What becomes of a notice.
+/// How a notice is written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// It is new.
+    /// As a new Event.
     Create { name: String },
-    /// It was told before: the Event of that name counts so many by now.
+    /// As a repeat: the Event of that name gets this count.
     CountUp { name: String, count: i32 },
-    /// It was written a moment ago: [`Series::overdue`] has it when the quiet time is over.
+    /// Not now, because the Event was just written: [`Series::overdue`] returns the repeat when the quiet time is over.
     Nothing,
 }
 
-/// Repeats that are not written yet, and whose Event may be by now.
+/// Repeats that are not written yet, and that may be written now.
 #[derive(Debug)]
 pub(super) struct Overdue {
-    /// What was told. Of the object, that by which its Event is found.
+    /// The notice, with only those fields of the object that identify its Event.
     pub(super) told: Told,
     pub(super) name: String,
     pub(super) count: i32,
-    /// So long ago it was told last.
+    /// Time since the last repeat.
     pub(super) ago: Duration,
 }
 
@@ -40,14 +41,14 @@ pub(super) struct Overdue {
 struct Entry {
     name: String,
     count: i32,
-    /// The count that its Event says.
+    /// The count in the written Event.
     n_written: i32,
     written: Instant,
     seen: Instant,
 }
 
 impl Entry {
-    /// When what is not written yet may be.
+    /// When the unwritten repeats may be written.
     fn due(&self) -> Option<Instant> {
         (self.n_written < self.count).then(|| self.written + QUIET)
     }
@@ -58,7 +59,7 @@ impl Entry {
     }
 }
 
-/// What makes two notices the same: who speaks, the object by UID and name, and the notice by kind, reason, action and words.
+/// What makes two notices the same: the component, the object by UID and name, and the notice by kind, reason, action and text.
 type Id = (&'static str, [Option<String>; 3], Notice);
 
 #[derive(Debug, Default)]
@@ -87,12 +88,12 @@ impl Series {
         Write::Create { name }
     }
 
-    /// When the first of the repeats that are not written yet may be.
+    /// When the first of the unwritten repeats may be written.
     pub(super) fn due(&self) -> Option<Instant> {
         self.0.values().filter_map(Entry::due).min()
     }
 
-    /// The repeats that wait for longest, if their quiet time is over at `by`. They count as written at `now`.
+    /// The repeats that have waited longest, if their quiet time is over at `by`. They count as written at `now`.
     pub(super) fn overdue(&mut self, by: Instant, now: Instant) -> Option<Overdue> {
         let waiting = self.0.iter_mut().filter_map(|(id, entry)| Some((entry.due()?, id, entry)));
         let (due, id, entry) = waiting.min_by_key(|(due, _, _)| *due)?;
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn repeats_count_up_and_other_words_are_another_event() {
+    async fn repeats_count_up_and_other_texts_are_new_events() {
         let (mut series, start) = (Series::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(tell(&mut series, "x", at(0)), Write::Create { name: "x".to_owned() });
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn repeats_that_nothing_follows_are_due_when_the_quiet_time_is_over_and_once() {
+    async fn last_repeats_are_due_once_after_the_quiet_time() {
         let (mut series, start) = (Series::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         tell(&mut series, "x", at(0));
@@ -159,11 +160,11 @@ mod tests {
         assert_eq!((&*second.name, second.count), ("y", 2));
         assert_eq!((series.due(), series.overdue(at(99), at(99)).is_none()), (None, true));
         tell(&mut series, "x", at(13));
-        assert_eq!(series.due(), Some(at(22)), "quiet again since it was counted up");
+        assert_eq!(series.due(), Some(at(22)), "quiet again after the count was written");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_long_silence_the_same_is_news_again() {
+    async fn after_a_long_silence_a_repeat_is_a_new_event() {
         let (mut series, start) = (Series::default(), Instant::now());
         tell(&mut series, "x", start);
         assert_eq!(tell(&mut series, "x", start + WINDOW), Write::Create { name: "x".to_owned() });

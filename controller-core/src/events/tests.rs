@@ -21,8 +21,9 @@ fn start(kube: &FakeKube, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> 
     recorder
 }
 
+// Behaviour: P21
 #[tokio::test(start_paused = true)]
-async fn an_event_says_who_speaks_about_what() {
+async fn an_event_names_component_and_object() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let node: Node = node("a").build();
@@ -46,13 +47,13 @@ async fn an_event_says_who_speaks_about_what() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_process_may_speak_as_two_components() {
+async fn one_process_may_report_as_two_components() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     recorder.tell(&about, notice("x"));
     recorder.as_component("cloud-node-lifecycle-controller").tell(&about, notice("x"));
-    eventually("both are told", || kube.events().len() == 2).await;
+    eventually("both Events are written", || kube.events().len() == 2).await;
     let events = kube.event_objects();
     let mut speakers: Vec<&str> =
         events.iter().filter_map(|event| event.reporting_component.as_deref()).collect();
@@ -60,8 +61,9 @@ async fn one_process_may_speak_as_two_components() {
     assert_eq!(speakers, ["cloud-node-controller", "cloud-node-lifecycle-controller"]);
 }
 
+// Behaviour: P22
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_one_thing_is_one_event_that_counts() {
+async fn repeats_are_counted_in_one_event() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
@@ -72,11 +74,12 @@ async fn a_flood_of_one_thing_is_one_event_that_counts() {
     recorder.tell(&about, notice("y"));
     eventually("all are counted", || kube.events().contains(&"Warning Waits a: x (x100)".to_owned())).await;
     assert_eq!(kube.events().len(), 2);
-    assert_eq!(kube.requests(Verb::Patch, "events"), 10, "one each 10 s");
+    assert_eq!(kube.requests(Verb::Patch, "events"), 10, "one write per 10 s");
 }
 
+// Behaviour: P22
 #[tokio::test(start_paused = true)]
-async fn what_lasts_is_one_event_until_the_api_server_forgets_it() {
+async fn a_lasting_condition_is_one_event_until_it_expires() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
@@ -85,14 +88,15 @@ async fn what_lasts_is_one_event_until_the_api_server_forgets_it() {
         sleep(REMIND).await;
     }
     assert_eq!(kube.events(), ["Warning Waits a: x (x5)"]);
-    let name = kube.event_objects().remove(0).metadata.name.expect("it has one");
+    let name = kube.event_objects().remove(0).metadata.name.expect("the Event has a name");
     kube.delete::<Event>(&ObjectName::namespaced("default", &name));
     recorder.tell(&about, notice("x"));
-    eventually("it is told anew", || kube.events() == ["Warning Waits a: x"]).await;
+    eventually("a new Event is created", || kube.events() == ["Warning Waits a: x"]).await;
 }
 
+// Behaviour: P22
 #[tokio::test(start_paused = true)]
-async fn what_is_told_again_at_once_and_then_never_is_counted() {
+async fn an_early_last_repeat_is_counted() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
@@ -100,18 +104,19 @@ async fn what_is_told_again_at_once_and_then_never_is_counted() {
     sleep(Duration::from_secs(1)).await;
     recorder.tell(&about, notice("x"));
     sleep(Duration::from_secs(8)).await;
-    assert_eq!(kube.events(), ["Warning Waits a: x"], "it is quiet yet");
+    assert_eq!(kube.events(), ["Warning Waits a: x"], "the quiet time is not over");
     sleep(Duration::from_secs(7)).await;
     assert_eq!(kube.events(), ["Warning Waits a: x (x2)"]);
     let event = kube.event_objects().remove(0);
-    let last = event.last_timestamp.expect("each has one").0.as_second() - BEGIN.as_second();
-    assert_eq!(last, 1, "when it was told, not when it was written");
+    let last = event.last_timestamp.expect("each Event has a time").0.as_second() - BEGIN.as_second();
+    assert_eq!(last, 1, "the time of the notice, not of the write");
     sleep(Duration::from_mins(10)).await;
     assert_eq!(kube.requests(Verb::Patch, "events"), 1);
 }
 
+// Behaviour: P22
 #[tokio::test(start_paused = true)]
-async fn what_was_told_again_before_a_stop_is_still_counted() {
+async fn repeats_before_a_stop_are_counted() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
@@ -125,7 +130,7 @@ async fn what_was_told_again_before_a_stop_is_still_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn telling_neither_blocks_nor_fails_without_an_api_server() {
+async fn emitting_neither_blocks_nor_fails_without_an_api_server() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     kube.away(true);
     let recorder = start(&kube, &mut tasks, &stop);
@@ -137,11 +142,11 @@ async fn telling_neither_blocks_nor_fails_without_an_api_server() {
     sleep(Duration::from_mins(2)).await;
     kube.away(false);
     recorder.tell(&about, notice("back"));
-    eventually("it is told", || kube.events().iter().any(|event| event.ends_with(": back"))).await;
+    eventually("the Event is written", || kube.events().iter().any(|event| event.ends_with(": back"))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_finds_no_place_can_be_told_again_and_is_not_lost() {
+async fn a_notice_refused_by_a_full_queue_can_be_retried() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
@@ -150,7 +155,7 @@ async fn what_finds_no_place_can_be_told_again_and_is_not_lost() {
     }
     assert!(!recorder.try_tell(&about, notice("one more")));
     (0..QUEUE / 2).for_each(|n| recorder.tell(&about, notice(&format!("news {n}"))));
-    assert_eq!(recorder.dropped.get(), 0, "nothing is lost: it is told again");
+    assert_eq!(recorder.dropped.get(), 0, "nothing is dropped: the caller retries");
     let all = PACE * u32::try_from(QUEUE).expect("small");
     sleep(all).await;
     assert!(recorder.try_tell(&about, notice("one more")));
@@ -158,8 +163,9 @@ async fn what_finds_no_place_can_be_told_again_and_is_not_lost() {
     assert!(kube.events().iter().any(|event| event.ends_with(": one more")));
 }
 
+// Behaviour: P7
 #[tokio::test(start_paused = true)]
-async fn what_was_told_before_a_stop_is_still_written() {
+async fn events_emitted_before_a_stop_are_written() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     stop.cancel();
@@ -176,33 +182,33 @@ async fn a_backlog_does_not_delay_a_stop() {
     for n in 0..QUEUE {
         recorder.tell(&about, notice(&n.to_string()));
     }
-    eventually("the pace holds", || kube.event_objects().len() > 200).await;
+    eventually("the rate limit applies", || kube.event_objects().len() > 200).await;
     let stopped = Instant::now();
     stop.cancel();
     tasks.join_all().await;
     assert!(stopped.elapsed() <= FLUSH, "{:?}", stopped.elapsed());
-    assert_eq!(kube.event_objects().len(), QUEUE, "what was told before is written all the same");
+    assert_eq!(kube.event_objects().len(), QUEUE, "the queued Events are written before the stop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_warning_does_not_wait_behind_what_is_normal() {
+async fn a_warning_does_not_wait_behind_normal_events() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for n in 0..QUEUE {
         recorder.tell(&about, Notice { kind: Kind::Normal, ..notice(&n.to_string()) });
     }
-    eventually("the pace holds", || kube.event_objects().len() > 200).await;
+    eventually("the rate limit applies", || kube.event_objects().len() > 200).await;
     recorder.tell(&about, notice("something is wrong"));
     let told = || kube.events().iter().any(|event| event == "Warning Waits a: something is wrong");
     let waited = tokio::time::timeout(Duration::from_secs(1), eventually("the Warning is written", told));
     waited.await.expect("within a second");
-    assert!(kube.event_objects().len() < QUEUE, "before the others");
+    assert!(kube.event_objects().len() < QUEUE, "not after all the others");
     eventually("the others are written", || kube.event_objects().len() == QUEUE + 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_normal_is_written_beside_many_warnings() {
+async fn normal_events_are_written_among_many_warnings() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
@@ -212,7 +218,7 @@ async fn what_is_normal_is_written_beside_many_warnings() {
     recorder.tell(&about, Notice { kind: Kind::Normal, ..notice("all is well") });
     let told = || kube.events().iter().any(|event| event == "Normal Waits a: all is well");
     eventually("it is written", told).await;
-    assert!(kube.event_objects().len() < QUEUE, "not behind all of them");
+    assert!(kube.event_objects().len() < QUEUE, "not after all the Warnings");
 }
 
 #[test]

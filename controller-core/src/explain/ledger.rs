@@ -1,6 +1,6 @@
-//! What is not as wanted, object by object, and why: written by the reconciler where it decides, read by whoever asks.
+//! The objects that are not in sync, and why: written by the reconciler where it decides, and read by the status pages.
 //!
-//! Only what is not settled is kept, and every text is bounded: a cluster in which all is well costs nothing here.
+//! Only unsettled objects are kept, and every text is bounded: a cluster in which all objects are in sync costs nothing here.
 
 use std::{
     collections::BTreeMap,
@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::{Clock, events::cut, mirror::ObjectName};
 
-/// Lines of a plan that are kept.
+/// Maximum number of kept plan lines.
 const LINES: usize = 20;
-/// What an object waits for whose controller changes nothing.
+/// What an object waits for if its controller changes nothing.
 const DRY_RUN: &str = "Dry run: nothing is changed";
 
-/// An object: one that was made anew under its name is another one.
+/// An object. A recreated object with the same name is another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object {
     /// Its name.
@@ -39,40 +39,41 @@ impl Object {
 /// What an object waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// In the words of the Event.
+    /// The text, as in the Event.
     pub text: String,
-    /// The adapter's typed reason, if it was one.
+    /// The adapter's typed reason, if the cause is an adapter error.
     pub reason: Option<&'static str>,
-    /// Tells whether it is the same trouble as before, though its words may vary.
+    /// Identifies the problem across attempts, though the text may vary.
     pub topic: String,
-    /// An Event with exactly these words is written now. While the trouble lasts and none is, the words of the last one stand.
+    /// Whether an Event with exactly this text is being written. While the problem lasts without a new Event, the text of the last Event is
+    /// kept.
     pub told: bool,
 }
 
 impl Waits {
-    /// For a controller that changes anything.
+    /// An object that waits until a controller runs without `--dry-run`.
     #[must_use]
     pub fn dry_run() -> Self {
         Self { text: DRY_RUN.to_owned(), reason: None, topic: DRY_RUN.to_owned(), told: false }
     }
 }
 
-/// What is found about an object by who looks at all of them in one pass.
+/// What a pass over all objects found out about one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// A line an action.
+    /// One line per action.
     pub plan: Vec<String>,
-    /// Why nothing comes of it.
+    /// Why the actions are not carried out.
     pub waits: Option<Waits>,
-    /// If nothing is said of that: what was in the way before still is.
+    /// Without `waits`: whether the earlier cause still applies.
     pub stays: bool,
-    /// When it is tried again, if that is not when the next pass comes.
+    /// When the next attempt is made, if not in the next pass.
     pub next: Option<Instant>,
-    /// How often it was tried.
+    /// Number of attempts so far.
     pub attempts: u32,
 }
 
-/// What is known of an object that is not settled.
+/// The state of an unsettled object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) since: Timestamp,
@@ -80,7 +81,7 @@ pub(super) struct Entry {
     pub(super) waits: Option<Waits>,
     pub(super) next: Option<Instant>,
     pub(super) attempts: u32,
-    /// What this turn has said so far.
+    /// What the current reconcile has recorded so far.
     said: Said,
 }
 
@@ -89,40 +90,40 @@ enum Said {
     /// Nothing.
     #[default]
     Nothing,
-    /// That there is something to do.
+    /// That an action is pending.
     Plan,
-    /// What it waits for.
+    /// What the object waits for.
     Waits,
 }
 
-/// Keeps what is not settled. Cloning gives another handle.
+/// Keeps the unsettled objects. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct Ledger(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     clock: Clock,
-    /// Every operation on it is a single one: it is consistent whatever happened.
+    /// Every operation on the map is a single step, so that the map is consistent after a panic.
     entries: Mutex<BTreeMap<Object, Entry>>,
-    /// By name, the UIDs of the objects that were looked at.
+    /// The UIDs of the objects that were reconciled, by name.
     seen: Mutex<BTreeMap<ObjectName, String>>,
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self(Arc::new(Inner { clock, entries: Mutex::default(), seen: Mutex::default() }))
     }
 
-    /// A turn at an object begins.
+    /// A reconcile of an object begins.
     pub fn begins(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
             entry.said = Said::Nothing;
         }
     }
 
-    /// This is to be done, a line an action. Nothing: the last plan stands.
+    /// Records the plan, one line per action. An empty plan keeps the last one.
     pub fn plans(&self, object: &Object, plan: &impl Display) {
         let plan = lines(plan);
         if !plan.is_empty() {
@@ -130,39 +131,39 @@ impl Ledger {
         }
     }
 
-    /// It waits for this.
+    /// Records what the object waits for.
     pub fn waits(&self, object: &Object, waits: &Waits) {
         self.note(object, Said::Waits, |entry| entry.wait(waits));
     }
 
-    /// It waits for a controller that changes anything.
+    /// Records that the object waits until a controller runs without `--dry-run`.
     pub fn rests(&self, object: &Object) {
         self.waits(object, &Waits::dry_run());
     }
 
-    /// It is as it was at the last turn, if something was said of it then.
+    /// Keeps what the last reconcile recorded, if it recorded anything.
     pub fn stays(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
             entry.said = Said::Waits;
         }
     }
 
-    /// It is as it should be.
+    /// The object is in sync.
     pub fn settles(&self, object: &Object) {
         self.entries().remove(object);
     }
 
-    /// It was looked at, at least once.
+    /// The object was reconciled at least once.
     pub fn looked_at(&self, object: &Object) {
         self.seen().insert(object.name.clone(), object.uid.clone());
     }
 
-    /// These were looked at, and nothing else is there.
+    /// These objects were reconciled, and there are no others.
     pub fn looked_at_all(&self, objects: impl IntoIterator<Item = Object>) {
         *self.seen() = objects.into_iter().map(|Object { name, uid }| (name, uid)).collect();
     }
 
-    /// It is gone, whatever else is known of it.
+    /// The object is gone, whatever else is known of it.
     pub fn overlooks(&self, object: &Object) {
         let mut seen = self.seen();
         if seen.get(&object.name) == Some(&object.uid) {
@@ -170,7 +171,7 @@ impl Ledger {
         }
     }
 
-    /// The turn ends. An object of which nothing was said in it is settled; one that waits for nothing is worked on.
+    /// The reconcile ends. An object about which it recorded nothing is settled; one that waits for nothing is being worked on.
     pub fn ends(&self, object: &Object) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(object) else { return };
@@ -182,7 +183,7 @@ impl Ledger {
         }
     }
 
-    /// There is no object of this name.
+    /// The object with this name was deleted.
     pub fn gone(&self, name: &ObjectName) {
         self.seen().remove(name);
         let mut entries = self.entries();
@@ -194,7 +195,7 @@ impl Ledger {
         }
     }
 
-    /// Nobody else has its name.
+    /// This object is the only one with its name; others are forgotten.
     pub fn only(&self, object: &Object) {
         let mut entries = self.entries();
         let first = Object { name: object.name.clone(), uid: String::new() };
@@ -205,13 +206,13 @@ impl Ledger {
         }
     }
 
-    /// What is known of objects of which that is true is worth nothing any more.
+    /// Forgets the objects whose UIDs satisfy `of`, because the knowledge about them is no longer valid.
     pub fn forget(&self, of: impl Fn(&str) -> bool) {
         self.seen().retain(|_, uid| !of(uid));
         self.entries().retain(|object, _| !of(&object.uid));
     }
 
-    /// All that a pass has found. Of the objects that it looked `at`, by their UIDs, whatever it did not name is settled.
+    /// Records all findings of a pass. Of the objects covered by the pass (`at`, by UID), all that it does not name are settled.
     pub fn replace(&self, found: BTreeMap<Object, Finding>, at: impl Fn(&str) -> bool) {
         let now = self.0.clock.now();
         let mut entries = self.entries();
@@ -229,20 +230,20 @@ impl Ledger {
         }
     }
 
-    /// Since when an object is not settled, and what it waits for. `None`: it is.
+    /// Since when an object is not settled, and what it waits for. `None`: it is settled.
     #[must_use]
     pub fn unsettled(&self, object: &Object) -> Option<(Timestamp, Option<String>)> {
         let entry = self.get(object)?;
         Some((entry.since, entry.waits.map(|waits| waits.text)))
     }
 
-    /// What an object waits for, unless that is a controller that changes anything.
+    /// What an object waits for, except for the end of a dry run.
     #[must_use]
     pub fn trouble(&self, object: &Object) -> Option<Waits> {
         self.get(object)?.waits.filter(|waits| waits.topic != DRY_RUN)
     }
 
-    /// What is to be done about an object. A line an action.
+    /// The pending actions for an object, one line each.
     #[must_use]
     pub fn plan(&self, object: &Object) -> Vec<String> {
         self.get(object).map(|entry| entry.plan).unwrap_or_default()
@@ -256,7 +257,7 @@ impl Ledger {
         self.entries().get(object).cloned()
     }
 
-    /// The UID of the first object of this name.
+    /// The UID of the first object with this name.
     pub(super) fn uid(&self, name: &ObjectName) -> Option<String> {
         let first = Object { name: name.clone(), uid: String::new() };
         let entries = self.entries();
@@ -291,7 +292,7 @@ impl Entry {
         Self { since, plan: Vec::new(), waits: None, next: None, attempts: 0, said: Said::Nothing }
     }
 
-    /// The words of the Event stand as long as it is the only one of this trouble.
+    /// The text of an Event is kept as long as no other Event reports the same problem.
     fn wait(&mut self, waits: &Waits) {
         let same = |before: &&mut Waits| before.told && !waits.told && before.topic == waits.topic;
         match self.waits.as_mut().filter(same) {
@@ -304,7 +305,7 @@ impl Entry {
     }
 }
 
-/// A plan's lines, without those that are too many.
+/// A plan's lines, up to the limit, then the number of lines left out.
 fn lines(plan: &impl Display) -> Vec<String> {
     let text = plan.to_string();
     let mut all = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_not_settled_is_kept_since_it_is_so() {
+    async fn only_unsettled_objects_are_kept_with_their_begin() {
         let (ledger, object) = ledger();
         ledger.begins(&object);
         ledger.ends(&object);
@@ -356,11 +357,11 @@ mod tests {
         ledger.begins(&object);
         ledger.stays(&object);
         ledger.ends(&object);
-        assert_eq!(text(&ledger, &object).as_deref(), Some("no quota"), "it is as it was");
+        assert_eq!(text(&ledger, &object).as_deref(), Some("no quota"), "the state is unchanged");
         ledger.begins(&object);
         ledger.plans(&object, &"ensure\n");
         ledger.ends(&object);
-        assert_eq!(text(&ledger, &object), None, "nothing is in the way any more, and it is not done");
+        assert_eq!(text(&ledger, &object), None, "the object waits for nothing and is not settled");
         ledger.begins(&object);
         ledger.plans(&object, &"write status\n");
         ledger.settles(&object);
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_says_nothing_ends_a_wait() {
+    async fn a_reconcile_that_records_nothing_ends_a_wait() {
         let (ledger, object) = ledger();
         ledger.waits(&object, &waits("no quota", true));
         ledger.ends(&object);
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_words_are_those_of_the_event_as_long_as_the_trouble_lasts() {
+    async fn the_text_of_the_event_is_kept_while_the_problem_lasts() {
         let (ledger, object) = ledger();
         let said = [
             (waits("away for 1 s", false), "away for 1 s"),
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_pass_does_not_name_is_settled_and_what_it_names_again_keeps_its_time() {
+    async fn a_pass_settles_unnamed_objects_and_keeps_begin_times() {
         let (ledger, object) = ledger();
         let finding = |next| Finding { plan: vec!["lay".to_owned()], next, ..Finding::default() };
         let other = Object::node("b", "uid-b");
@@ -407,7 +408,7 @@ mod tests {
         ledger.waits(&object, &waits("no quota", true));
         let stays = Finding { stays: true, ..finding(None) };
         ledger.replace([(object.clone(), stays)].into(), |uid| uid == "uid-a");
-        assert_eq!(text(&ledger, &object).as_deref(), Some("no quota"), "it is still in the way");
+        assert_eq!(text(&ledger, &object).as_deref(), Some("no quota"), "the cause still applies");
         let soon = Some(Instant::now());
         ledger.replace([(object.clone(), finding(soon))].into(), |_| true);
         assert_eq!(ledger.all(), [(object.clone(), BEGIN)]);
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!((entry.next, entry.waits), (soon, None));
         assert_eq!((ledger.uid(&object.name), ledger.uid(&other.name)), (Some("uid-a".to_owned()), None));
         ledger.replace(BTreeMap::new(), |uid| uid != "uid-a");
-        assert_eq!(ledger.all(), [(object, BEGIN)], "it was not looked at");
+        assert_eq!(ledger.all(), [(object, BEGIN)], "the pass did not cover it");
     }
 
     #[tokio::test(start_paused = true)]

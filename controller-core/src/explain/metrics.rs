@@ -1,4 +1,4 @@
-//! How much is not as wanted, and since when: what an alert asks for, and `/status` and `/explain` name.
+//! The number of unsettled objects, and since when: the metrics that alerts use; `/status` and `/explain` name the objects.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(crate) fn register(explain: &Explain, registry: &mut Registry) {
     registry.register_collector(Box::new(Shown(explain.clone())));
 }
 
-/// Read when somebody asks.
+/// Collected at each scrape.
 #[derive(Debug)]
 struct Shown(Explain);
 
@@ -24,10 +24,11 @@ impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (count, oldest) = self.0.backlog();
         let count = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
-        let help = "Nodes or Services of our shards that are not as wanted; in a dry run none";
+        let help = "Nodes or Services in the shards of this replica that are not in sync; 0 in a dry run";
         count.encode(encoder.encode_descriptor("unsettled", help, None, count.metric_type())?)?;
         let oldest = ConstGauge::new(oldest.as_secs_f64());
-        let (name, help) = ("unsettled_oldest_seconds", "For how long the first of them is not as wanted");
+        let (name, help) =
+            ("unsettled_oldest_seconds", "Seconds since the first of them has not been in sync");
         oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)
     }
 }

@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{Explain, Unexplained};
 
-/// What is asked for.
+/// The requested page.
 #[derive(Debug, Deserialize)]
 struct Asked {
     key: Option<String>,
 }
 
-/// Which page of plans.
+/// The key after which the page of plans begins.
 #[derive(Debug, Deserialize)]
 struct Page {
     after: Option<String>,
 }
 
-/// The pages, for whoever serves them.
+/// The routes of the pages.
 pub(crate) fn pages(explain: Explain) -> Router {
     let pages = Router::new().route("/status", get(status)).route("/explain", get(explained));
     pages.route("/plan", get(planned)).with_state(explain)
@@ -66,7 +66,7 @@ async fn planned(State(explain): State<Explain>, asked: Result<Query<Page>, Quer
 }
 
 fn json(status: StatusCode, page: &impl Serialize) -> Response {
-    // What it says is true at this moment alone.
+    // The answer is valid at this moment only.
     (status, [(header::CACHE_CONTROL, "no-store")], Json(page)).into_response()
 }
 

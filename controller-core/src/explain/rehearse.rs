@@ -1,7 +1,6 @@
-//! What would be done now about the objects that are not as wanted, tried out without changing anything: `/plan`.
+//! What the controller would do now about the objects that are not in sync, found by dry runs: `/plan`.
 //!
-//! One page is made at a time, and an object that was asked about is not asked about again for some seconds: nobody who reaches the
-//! port can make a storm of it.
+//! Only one page is built at a time, and an object is not asked about again for some seconds, so that no client can cause a flood of calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,65 +19,65 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Explain, Identity, Object, Unexplained, Waits, many};
 
-/// Objects on one page.
+/// Maximum number of objects on one page.
 const OBJECTS: usize = 100;
-/// So long what was found about an object is good.
+/// How long a result for an object is reused.
 const GOOD: Duration = Duration::from_secs(5);
-/// For so long a page is made: whoever reads it does not wait much longer.
+/// Time limit for building a page, so that its reader need not wait much longer.
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// Of which kind is what has no object any more.
+/// The kind of objects that exist in the cloud only.
 const ROUTE: &str = "Route";
 
-/// Tries out what a controller would do, and changes nothing.
+/// Finds out what a controller would do, without changing anything.
 pub trait Rehearse: Send + Sync + 'static {
-    /// What is not as wanted and is neither a Node nor a Service any more, by shard as its UID says: routes of nodes that are gone.
+    /// Objects that are not in sync and have no Node or Service any more, with the UID that selects their shard: routes of deleted nodes.
     fn others(&self) -> Vec<Object> {
         Vec::new()
     }
 
-    /// What would be done now about each of these, as soon as it is known.
+    /// What would be done now about each of these, each as soon as it is known.
     fn rehearse(self: Arc<Self>, objects: Vec<Object>) -> BoxStream<'static, (Object, Rehearsal)>;
 }
 
-/// What would be done about one object. Nothing at all: it is as wanted, or under way.
+/// What would be done about one object. Empty: it is in sync, or being worked on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rehearsal {
-    /// What would be written to the API server. A line each, for people.
+    /// What would be written to the API server, one human-readable line each.
     pub cluster: Vec<String>,
-    /// What would be changed at the vendor, a call each.
+    /// What would be changed in the cloud, one entry per vendor call.
     pub vendor: Vec<VendorStep>,
-    /// Why it cannot be said, or what is in the way. `None`: what the ledger says.
+    /// Why the plan is not known, or what prevents it. `None`: as in the ledger.
     pub trouble: Option<Waits>,
 }
 
 impl Rehearsal {
-    /// Nothing can be said, for this reason.
+    /// No plan is known, for this reason.
     #[must_use]
     pub fn trouble(trouble: Waits) -> Self {
         Self { trouble: Some(trouble), ..Self::default() }
     }
 }
 
-/// What an adapter says that it would do.
+/// Converts the steps planned by an adapter.
 #[must_use]
 pub fn steps(plan: Vec<PlannedStep>) -> Vec<VendorStep> {
     let step = |PlannedStep { description, operation, family }| VendorStep { description, operation, family };
     plan.into_iter().map(step).collect()
 }
 
-/// What was found about objects lately, and since when it is known or being asked.
+/// Recent results by object, with the time of the result or of the pending request.
 #[derive(Debug, Default)]
 pub(super) struct Lately(Mutex<BTreeMap<Object, (Instant, Rehearsal)>>);
 
-/// An object on the page: its key, and of which kind it is.
+/// An object on the page: its key, the object, and its kind.
 type Listed = (String, Object, &'static str);
 
 impl Explain {
-    /// The page of plans after this key.
+    /// The page of plans that begins after this key.
     ///
     /// # Errors
-    /// The controller does not run yet.
+    /// The controller is not running yet.
     pub async fn plan(&self, after: &str) -> Result<Plans, Unexplained> {
         let (Identity { controller, dry_run, runtime, .. }, sources) = (self.identity()?, self.sources()?);
         let (looked_at, of) = self.looked_at()?;
@@ -87,7 +86,7 @@ impl Explain {
         let page: Vec<Listed> = rest.by_ref().take(OBJECTS).collect();
         let next = rest.next().and_then(|_more| page.last().map(|(key, ..)| key.clone()));
         let objects: Vec<Object> = page.iter().map(|(_, object, _)| object.clone()).collect();
-        // The connections to the adapter live with the controller, and the pages apart from it.
+        // The connections to the adapter belong to the controller's runtime; the pages are served on another one.
         let this = self.clone();
         let rehearsed = async move { this.rehearsed(&objects).await };
         let found = AbortOnDropHandle::new(runtime.spawn(rehearsed)).await;
@@ -97,7 +96,7 @@ impl Explain {
             let trouble = trouble.or_else(|| sources.ledgers.iter().find_map(|it| it.trouble(&object)));
             let reason = trouble.as_ref().and_then(|it| it.reason).map(str::to_owned);
             let trouble = trouble.map(|it| it.text);
-            // What shares its call with another is told all the same.
+            // A route that shares its vendor call with another one is shown, too.
             let tells = kind == ROUTE || !cluster.is_empty() || !vendor.is_empty() || trouble.is_some();
             tells.then(|| Priced { kind: kind.to_owned(), key, cluster, vendor, trouble, reason })
         };
@@ -111,7 +110,7 @@ impl Explain {
         })
     }
 
-    /// All that are not as wanted, in the order of their keys.
+    /// All objects that are not in sync, in the order of their keys.
     fn listed(&self) -> Result<BTreeSet<Listed>, Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let kind = sources.kind.word();
@@ -121,7 +120,7 @@ impl Explain {
         Ok(own.chain(others).collect())
     }
 
-    /// How many objects of our shards were looked at, of how many. What is not listed yet counts as one that was not.
+    /// How many objects in the shards of this replica were reconciled, and how many there are. An incomplete listing counts as one more.
     fn looked_at(&self) -> Result<(u64, u64), Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all = sources.look.all();
@@ -137,7 +136,7 @@ impl Explain {
         let began = Instant::now();
         lately.retain(|_, (at, _)| began.duration_since(*at) < GOOD);
         let asked: Vec<Object> = objects.iter().filter(|it| !lately.contains_key(it)).cloned().collect();
-        // Before the first call: who hangs up and asks anew changes nothing about it.
+        // Recorded before the first call, so that a client that disconnects and retries does not repeat the calls.
         lately.extend(asked.iter().map(|object| (object.clone(), (began, late()))));
         if !asked.is_empty() {
             let mut answers = Arc::clone(rehearse).rehearse(asked);
@@ -150,9 +149,9 @@ impl Explain {
     }
 }
 
-/// It was asked about, and there is no answer.
+/// The result for an object whose answer did not come in time.
 fn late() -> Rehearsal {
-    let text = format!("No answer of the cloud adapter within {} s: ask again", LIMIT.as_secs());
+    let text = format!("No answer from the cloud adapter within {} s: try again", LIMIT.as_secs());
     Rehearsal::trouble(Waits { topic: text.clone(), text, reason: None, told: false })
 }
 

@@ -14,7 +14,7 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(30), longest: Duration::from_secs(30) };
 
-/// Nodes whose UIDs are `uid-NAME`. All are there but `gone`.
+/// Nodes with UIDs `uid-NAME`. All exist except `gone`.
 struct Shown;
 
 impl Look for Shown {
@@ -31,10 +31,10 @@ impl Look for Shown {
     }
 
     fn look(&self, object: &Object) -> Seen {
-        Seen { wanted: vec![format!("a machine for {}", object.name)], ..Seen::default() }
+        Seen { wanted: vec![format!("an instance for {}", object.name)], ..Seen::default() }
     }
 
-    /// The last ones are the oldest.
+    /// The last ones have waited longest.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |n: i64| Orphan { uid: format!("uid-lb-{n}"), since: at(1000 - n), ..Orphan::default() };
         (0..1000).map(orphan).collect()
@@ -50,7 +50,7 @@ struct World {
 }
 
 impl World {
-    /// A process that has some of four shards.
+    /// A process that holds some of four shards.
     fn new(held: impl IntoIterator<Item = usize>) -> Self {
         let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 4));
         held.into_iter().for_each(|shard| seats.give(shard, 1000 * SECOND));
@@ -65,7 +65,7 @@ impl World {
         Self { explain, ledger, queue, seats, tasks: JoinSet::new() }
     }
 
-    /// One worker, which takes ten seconds and does not succeed.
+    /// A queue with one worker, which takes ten seconds and fails.
     fn works(&mut self) {
         let queue = self.queue.clone();
         self.tasks.spawn(async move {
@@ -107,13 +107,13 @@ fn quota() -> Waits {
     }
 }
 
-/// After so long.
+/// The time after this number of seconds.
 fn at(seconds: i64) -> Option<Timestamp> {
     Some(BEGIN + SignedDuration::from_secs(seconds))
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_of_our_shards_are_shown_the_oldest_first_and_no_more_than_fit() {
+async fn orphans_of_held_shards_are_shown_oldest_first_and_bounded() {
     let world = World::new([0, 2]);
     let uids = (0..1000).rev().map(|n| format!("uid-lb-{n}"));
     let ours: Vec<String> = uids.filter(|uid| world.seats.shards().has(uid)).collect();
@@ -125,17 +125,18 @@ async fn orphans_of_our_shards_are_shown_the_oldest_first_and_no_more_than_fit()
     assert_eq!(World::new([]).explain.status().expect("it runs").orphans, []);
 }
 
+// Behaviour: P19
 #[tokio::test(start_paused = true)]
 async fn the_ledger_says_why_and_the_queue_says_when() {
     let mut world = World::new(0..4);
     let seen = world.one("a");
     assert_eq!((seen.state, seen.known, seen.held), (State::Settled, true, true));
-    assert_eq!((seen.wanted, seen.since), (vec!["a machine for a".to_owned()], None));
+    assert_eq!((seen.wanted, seen.since), (vec!["an instance for a".to_owned()], None));
 
     world.queue.add(ObjectName::cluster("a"));
     sleep(SECOND).await;
     let seen = world.one("a");
-    assert_eq!((seen.state, seen.since), (State::NotLookedAt, at(0)), "its turn has not come");
+    assert_eq!((seen.state, seen.since), (State::NotLookedAt, at(0)), "the key is still queued");
     assert_eq!(world.keys(), ["a"]);
 
     world.works();
@@ -147,7 +148,7 @@ async fn the_ledger_says_why_and_the_queue_says_when() {
     assert_eq!((seen.waits_for, seen.next_try), (None, None));
     world.ledger.waits(&object("a"), &quota());
     world.ledger.ends(&object("a"));
-    assert_eq!(world.one("a").state, State::Working, "the turn has not ended");
+    assert_eq!(world.one("a").state, State::Working, "the reconcile has not ended");
 
     sleep(10 * SECOND).await;
     let seen = world.one("a");
@@ -162,18 +163,18 @@ async fn the_ledger_says_why_and_the_queue_says_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_looked_at_because_all_are_is_settled() {
+async fn a_key_that_was_added_with_all_is_settled() {
     let world = World::new(0..4);
     world.queue.add_with_all(ObjectName::cluster("a"));
     assert_eq!((world.one("a").state, world.keys().len()), (State::Settled, 0));
     world.queue.add(ObjectName::cluster("a"));
     assert_eq!((world.one("a").state, world.keys().len()), (State::NotLookedAt, 1));
     world.queue.add(ObjectName::cluster("gone"));
-    assert_eq!(world.keys(), ["a"], "who is gone waits for nothing");
+    assert_eq!(world.keys(), ["a"], "a deleted object waits for nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_list_begins_with_the_oldest_and_ends_at_a_page() {
+async fn the_list_begins_with_the_oldest_and_is_bounded() {
     let world = World::new(0..4);
     for n in (0..510).rev() {
         world.ledger.waits(&object(&format!("n{n:03}")), &quota());
@@ -186,7 +187,7 @@ async fn the_list_begins_with_the_oldest_and_ends_at_a_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_longest_is_named_and_counted_but_for_what_only_the_cloud_has() {
+async fn the_oldest_waits_are_named_without_cloud_only_objects() {
     let world = World::new(0..4);
     assert_eq!(world.explain.backlog(), (0, Duration::ZERO));
     world.ledger.waits(&object("gone"), &quota());
@@ -209,8 +210,9 @@ async fn what_waits_longest_is_named_and_counted_but_for_what_only_the_cloud_has
     assert_eq!(world.explain.backlog(), (11, 11 * SECOND));
 }
 
+// Behaviour: P19
 #[tokio::test(start_paused = true)]
-async fn of_a_shard_of_another_replica_nothing_is_told() {
+async fn nothing_is_shown_of_other_replicas_shards() {
     let world = World::new([]);
     let of = |name: &str| world.seats.shards().of(&format!("uid-{name}"));
     let names = ["a", "b", "c", "d", "e", "f"];
@@ -255,11 +257,12 @@ async fn several_ledgers_are_one_answer() {
     assert_eq!((seen.state, seen.next_try), (State::Waiting, at(60)), "the next pass");
     let finding = Finding { next: Some(Instant::now() + 5 * SECOND), ..Finding::default() };
     first.replace([(object("a"), finding)].into(), |_| true);
-    assert_eq!(explain.one("a").expect("it runs").next_try, at(6), "a time of its own");
+    assert_eq!(explain.one("a").expect("it runs").next_try, at(6), "its own time");
 }
 
+// Behaviour: P19
 #[tokio::test(start_paused = true)]
-async fn pages_are_json_and_say_what_is_wrong_with_a_key() {
+async fn pages_are_json_and_explain_invalid_keys() {
     let world = World::new(0..4);
     world.ledger.waits(&object("a"), &quota());
     let long = "x".repeat(254);
@@ -267,7 +270,7 @@ async fn pages_are_json_and_say_what_is_wrong_with_a_key() {
         let want = (400, "key: want the name of a Node\n".to_owned());
         assert_eq!(world.page(&format!("/explain?key={key}")).await, want, "{key}");
     }
-    assert_eq!(world.page("/explain?key=a&key=b").await.0, 400, "one at a time");
+    assert_eq!(world.page("/explain?key=a&key=b").await.0, 400, "one attempt at a time");
     let json = |body: &str| serde_json::from_str::<Value>(body).expect("JSON");
     let (status, body) = world.page("/explain?key=gone").await;
     let body = json(&body);
@@ -295,7 +298,7 @@ async fn keys_of_services_have_a_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_not_started_says_so() {
+async fn a_controller_that_has_not_started_says_so() {
     let explain = Explain::default();
     assert_eq!(explain.status(), Err(Unexplained::NotStarted));
     let request = http::Request::get("/status").body(Body::empty()).expect("a good request");

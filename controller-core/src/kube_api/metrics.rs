@@ -1,4 +1,4 @@
-//! `rest_client_*`: what the API server was asked and answered, under the names of Kubernetes' own clients.
+//! `rest_client_*`: requests to the API server and their answers, under the names of Kubernetes' own clients.
 
 use http::{Request, StatusCode};
 use prometheus_client::{
@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::metrics::Registry;
 
-/// Seconds. Source: component-base, `metrics/prometheus/restclient`.
+/// Bucket bounds in seconds. Source: component-base, `metrics/prometheus/restclient`.
 const BUCKETS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-/// The code of a request that nobody answered.
+/// The code of a request without an answer.
 const NO_ANSWER: &str = "<error>";
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ struct DurationLabels {
     host: String,
 }
 
-/// A request that is under way.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Account {
     metrics: RequestMetrics,
@@ -70,7 +70,7 @@ impl RequestMetrics {
 }
 
 impl Account {
-    /// It was answered, or not.
+    /// The request was answered, or failed.
     pub(super) fn close(self, status: Option<StatusCode>) {
         let Self { metrics, method, host, began } = self;
         let labels = DurationLabels { verb: method.clone(), host: host.clone() };

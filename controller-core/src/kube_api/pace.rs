@@ -1,4 +1,4 @@
-//! How many requests the API server gets: so many a second, after so many at once.
+//! The rate limit for requests to the API server: a rate per second, and a burst.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,23 +7,23 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How many requests are sent. `None` where it is configured: as many as there are.
+/// A rate limit. `None` in the configuration: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// A second; above 0.
+    /// Requests per second; above 0.
     pub qps: f64,
-    /// At once, after a pause; at least 1.
+    /// Requests at once after a pause; at least 1.
     pub burst: u32,
 }
 
-/// The turns of requests. Cloning gives another handle.
+/// Schedules requests at the rate. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Between two requests.
+    /// Interval between two requests.
     interval: Duration,
-    /// So much earlier than its turn a request may go.
+    /// How much earlier than scheduled a request may be sent.
     ahead: Duration,
-    /// The turn of the next request.
+    /// The scheduled time of the next request.
     next: Arc<Mutex<Instant>>,
 }
 
@@ -34,12 +34,12 @@ impl Pace {
         Self { interval, ahead, next: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// Waits for the turn of one request.
+    /// Waits until the next request may be sent.
     pub(super) async fn turn(&self) {
         tokio::time::sleep_until(self.take(Instant::now())).await;
     }
 
-    /// When the next request may go. Pure, but for the turn that it takes.
+    /// When the next request may be sent, and schedules the one after it. Pure, apart from the schedule.
     fn take(&self, now: Instant) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = (*next).max(now);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_goes_at_once_and_then_one_after_the_other() {
+    async fn a_burst_is_sent_at_once_and_then_paced() {
         let pace = Pace::new(Rate { qps: 10.0, burst: 3 });
         let begin = Instant::now();
         let mut at = Vec::new();

@@ -1,5 +1,5 @@
-//! What every request of a controller to the API server passes: no write outside of a term or in a dry run, peace when the server asks for it, and
-//! an account of what was asked and answered.
+//! The layer that every request of a controller to the API server passes: it refuses writes outside of a term and in a dry run, pauses when
+//! the server asks for it, and counts requests and answers.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -17,55 +17,55 @@ use super::{
     metrics::RequestMetrics,
     pace::{Pace, Rate},
 };
-use crate::{metrics::Registry, start::Shards};
+use crate::{leadership::Shards, metrics::Registry};
 
-/// Requests wait so long for the end of the peace that the server asked for, and are refused if it lasts longer: their callers have
-/// limits of their own.
+/// How long requests wait for the end of a pause that the server asked for. If the pause is longer, they are refused, because their callers
+/// have time limits of their own.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Nobody is left in peace for longer than this.
+/// Longest pause that is honoured.
 const LONGEST_PEACE: Duration = Duration::from_mins(5);
 
-/// A layer under the client. Cloning gives another handle.
+/// A layer around the client. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct Requests {
     shards: Shards,
     metrics: RequestMetrics,
-    /// `None`: as fast as they come.
+    /// `None`: no rate limit.
     pace: Option<Pace>,
-    /// Nothing is written.
+    /// Whether all writes are refused.
     dry_run: bool,
-    /// The server wants to hear nothing before.
+    /// The end of the pause that the server asked for.
     peace_until: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Why a request is not sent, or was refused with a time to come back.
+/// Why a request is not sent, or was refused with a time for a retry.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Held {
     /// Another process may write now.
     #[error("this process does not lead, and writes nothing")]
     NotLeading,
-    /// Nothing is written at all.
+    /// Dry run.
     #[error("this process runs with --dry-run, and writes nothing")]
     DryRun,
-    /// The server wants to hear nothing for a while.
-    #[error("the API server is busy ({}) and asks for {} s of peace", .status.as_u16(), .retry_after.as_secs())]
+    /// The server asks for a pause.
+    #[error("the API server is busy ({}) and asks for a pause of {} s", .status.as_u16(), .retry_after.as_secs())]
     Busy {
-        /// With which it said so.
+        /// The status of its answer.
         status: StatusCode,
-        /// For how long, from then or from now.
+        /// Length of the pause, from the answer or from now.
         retry_after: Duration,
     },
 }
 
 impl Requests {
-    /// For the time in which these shards are ours. `rate`: `None` sends requests as fast as they come; watches are never paced.
+    /// Writes are allowed while this process holds these shards. `rate`: `None` disables the rate limit, which never applies to watches.
     #[must_use]
     pub fn new(shards: Shards, rate: Option<Rate>) -> Self {
         let (metrics, pace) = (RequestMetrics::default(), rate.map(Pace::new));
         Self { shards, metrics, pace, dry_run: false, peace_until: Arc::default() }
     }
 
-    /// The same, which let no write through but to Leases, whoever asks for it.
+    /// The same layer, which refuses all writes except to Leases.
     #[must_use]
     pub fn only_reading(self) -> Self {
         Self { dry_run: true, ..self }
@@ -76,7 +76,7 @@ impl Requests {
         self.metrics.register(registry);
     }
 
-    /// Waits until the server wants to hear of us again, if that is soon.
+    /// Waits for the end of the pause, if that is soon.
     async fn peace(&self) -> Result<(), Held> {
         let until = *self.peace_until.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(until) = until else { return Ok(()) };
@@ -88,7 +88,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Keeps the peace that an answer asks for.
+    /// Starts the pause that an answer asks for.
     fn heed<B>(&self, answer: &Response<B>) -> Result<(), Held> {
         let status = answer.status();
         let refused = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
@@ -132,7 +132,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let requests = self.requests.clone();
-        // The one that was asked whether it is ready.
+        // Use the clone that `poll_ready` was called on.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         Box::pin(async move {
@@ -140,7 +140,7 @@ where
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
                 pace.turn().await;
             }
-            // After the wait: a term may end in it. Here, and not before: this runs in the task of who asks.
+            // Checked after the wait, in which a term may end, and in the caller's task, which knows its term.
             let shards = &requests.shards;
             if !(request.method() == Method::GET
                 || shards.may_write()
@@ -163,7 +163,7 @@ where
     }
 }
 
-/// A write is part of the turn that makes it. Mirrors read, and what belongs to no turn is in no trace.
+/// A write belongs to the trace of the reconcile that makes it. Reads belong to mirrors and are in no trace.
 fn span<B>(request: &Request<B>) -> Span {
     if request.method() == Method::GET {
         return Span::none();
@@ -194,17 +194,17 @@ fn reads<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// Whether it tells people something.
+/// Whether the request writes an Event.
 fn is_event<B>(request: &Request<B>) -> bool {
     resource(request) == Some("events")
 }
 
-/// Whether it is about who works.
+/// Whether the request concerns a Lease.
 fn is_lease<B>(request: &Request<B>) -> bool {
     request.uri().path().contains("/apis/coordination.k8s.io/") && resource(request) == Some("leases")
 }
 
-/// Of what has a namespace, which kind of it is asked for.
+/// The resource of a namespaced request.
 fn resource<B>(request: &Request<B>) -> Option<&str> {
     request.uri().path().split('/').skip_while(|part| *part != "namespaces").nth(2)
 }
@@ -220,14 +220,14 @@ mod tests {
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
-    use crate::{Clock, metrics, start::Term, testing::Seats};
+    use crate::{Clock, leadership::Term, metrics, testing::Seats};
 
     fn requests() -> Requests {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
         Requests::new(Shards::new("c", vec![Term::of_one_process(&clock, "u")]), None)
     }
 
-    /// Asks a server that answers with this status and, if any, this wish for peace.
+    /// Sends a request to a server that answers with this status and, if given, this Retry-After.
     async fn ask(requests: &Requests, status: u16, retry_after: &str) -> Result<u16, String> {
         let retry_after = retry_after.to_owned();
         let server = service_fn(move |_request: Request<Body>| {
@@ -241,20 +241,21 @@ mod tests {
         answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string())
     }
 
+    // Behaviour: P28
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_for_peace_has_it() {
+    async fn a_pause_asked_for_by_the_server_is_kept() {
         let requests = requests();
         let error = ask(&requests, 429, "3").await.expect_err("busy");
-        assert!(error.contains("(429) and asks for 3 s of peace"), "{error}");
+        assert!(error.contains("(429) and asks for a pause of 3 s"), "{error}");
         let asked = Instant::now();
         assert_eq!(ask(&requests, 200, "").await, Ok(200));
-        assert_eq!(asked.elapsed(), Duration::from_secs(3), "it waits");
+        assert_eq!(asked.elapsed(), Duration::from_secs(3), "the request waits");
         assert_eq!(ask(&requests, 200, "").await, Ok(200));
-        assert_eq!(asked.elapsed(), Duration::from_secs(3), "and not twice");
+        assert_eq!(asked.elapsed(), Duration::from_secs(3), "the pause is not repeated");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_peace_is_no_reason_to_hold_callers() {
+    async fn a_long_pause_refuses_requests() {
         let requests = requests();
         assert!(ask(&requests, 503, "60").await.is_err());
         let asked = Instant::now();
@@ -265,13 +266,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_without_a_wish_are_passed_on() {
+    async fn answers_without_retry_after_are_passed_on() {
         let requests = requests();
         for (status, retry_after) in [(200, "3"), (404, "3"), (429, ""), (500, ""), (503, "soon")] {
             assert_eq!(ask(&requests, status, retry_after).await, Ok(status));
         }
     }
 
+    // Behaviour: P8
     #[tokio::test(start_paused = true)]
     async fn outside_of_its_term_a_process_reads_and_does_not_write() {
         let seats = Seats::new("c", 1);
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_a_dry_run_nothing_is_written_but_leases() {
+    async fn a_dry_run_writes_only_leases() {
         let requests = requests().only_reading();
         let ask = async |method: Method, path: &str| {
             let server = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(())) });
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stops_and_has_given_back_its_shards_still_tells_what_it_did() {
+    async fn a_stopping_process_still_emits_events_after_releasing_shards() {
         let (seats, stop) = (Seats::new("c", 2), CancellationToken::new());
         let shards = seats.shards();
         shards.ends_by(&stop);
@@ -336,12 +338,13 @@ mod tests {
             let asked = requests.layer(server).oneshot(request.body(Body::empty()).expect("good")).await;
             asked.is_ok()
         };
-        assert!(!ask("events").await, "another replica may be at it");
+        assert!(!ask("events").await, "another replica may be writing");
         stop.cancel();
         assert!(ask("events").await);
         assert!(!ask("services").await && !ask("services/events").await);
     }
 
+    // Behaviour: P20
     #[tokio::test(start_paused = true)]
     async fn every_request_is_counted_under_the_usual_names() {
         let requests = requests();

@@ -1,7 +1,7 @@
 //! Follows a watch on the adapter.
 //!
-//! The protocol is a pure state machine in `protocol`; `sources` names the three watches of the contract; here is only the
-//! stream around them. Does not judge what is gone: that an item left the mirror proves nothing.
+//! The protocol is a pure state machine in `protocol`; `sources` names the three watches of the contract; this module handles the stream.
+//! An item that left the mirror is not proven to be gone.
 
 mod protocol;
 mod sources;
@@ -25,24 +25,23 @@ use crate::{
     outage::Outage,
 };
 
-/// Bookmarks come at least every 30 s: three missed ones mean that the connection is dead.
+/// Bookmarks come at least every 30 s, so three missed ones mean that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// When a watch breaks that told of the content, that alone is no outage (the adapter may be replaced): the next attempt tells. So many
-/// in a row that did not hold are one: an adapter that breaks off each time is not there. An attempt that takes long to fail has
-/// told nothing.
+/// A single broken watch that had delivered content is not an outage, since the adapter may be being replaced: the next attempt decides.
+/// This many short-lived watches in a row are an outage. An attempt that fails slowly has delivered nothing.
 const SHORT_LIVED: u32 = 3;
-/// A watch that held for so long begins a new row.
+/// A watch that lasted this long resets the count.
 const STEADY: Duration = Duration::from_secs(10);
-/// The pause before that attempt.
+/// The pause before the next attempt.
 const RECONNECT: Duration = Duration::from_millis(250);
 
-/// What ended a session of the watch.
+/// Why a session of the watch ended.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("{}", .0.message)]
     Unreachable(AdapterError),
-    #[error("it does not let this controller in: {0}")]
+    #[error("the adapter does not let this controller in: {0}")]
     Refused(AdapterError),
     #[error(transparent)]
     Adapter(AdapterError),
@@ -67,7 +66,7 @@ impl From<AdapterError> for Broken {
 }
 
 impl Broken {
-    /// Whether this is what is seen of an adapter that another one takes the place of. One that is there and says nothing is not.
+    /// Whether an adapter that is being replaced may cause this. A connected adapter that is silent is not being replaced.
     fn may_be_replaced(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Adapter(_) | Self::Ended => true,
@@ -77,11 +76,11 @@ impl Broken {
 }
 
 impl<T: PartialEq + Send + Sync> Mirror<String, T> {
-    /// Keeps this mirror in step with the adapter, whatever happens to the connection. Never ends; drop it to stop.
+    /// Keeps this mirror up to date with the adapter, whatever happens to the connection. Never ends; drop it to stop.
     ///
-    /// `trim` keeps of an item what the controller uses. `wake` is called for each item whose trimmed form changed, after the
-    /// mirror shows it; it must not block. While a listing runs, or the adapter is away, the old content stays in force.
-    /// Cost: no vendor call of its own.
+    /// `trim` reduces an item to what the controller uses. `wake` is called for each item whose trimmed form changed, after the mirror
+    /// shows it; it must not block. While a listing runs, or the adapter is unreachable, the old content stays. Cost: no vendor call of its
+    /// own.
     pub async fn follow_cloud<S: Source>(
         &self,
         adapter: &Adapter,
@@ -101,7 +100,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
             if held.is_some() && short_lived < SHORT_LIVED && broken.may_be_replaced() {
-                debug!(mirror = self.what(), error = %broken, "The watch broke, connects again");
+                debug!(mirror = self.what(), error = %broken, "The watch broke, reconnecting");
                 tokio::time::sleep(RECONNECT).await;
                 continue;
             }
@@ -119,17 +118,17 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
     }
 }
 
-/// One connection's worth of watching.
+/// A watch over one connection.
 struct Session<'a, T> {
     mirror: &'a Mirror<String, T>,
     protocol: &'a mut Protocol<T>,
     outage: &'a mut Outage,
-    /// When this connection first told of the content in force.
+    /// When this connection first confirmed the content.
     heard: Option<Instant>,
 }
 
 impl<T: PartialEq + Send + Sync> Session<'_, T> {
-    /// Runs until something breaks; returns what.
+    /// Runs until the watch breaks, and returns the cause.
     async fn run<S: Source>(
         &mut self,
         adapter: &Adapter,
@@ -149,9 +148,9 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
                 Ok(Err(status)) => return typed(&status).into(),
                 Err(_elapsed) => return Broken::Silent,
             };
-            // An event of a newer contract is none of ours.
+            // Events of a newer contract are ignored.
             let Some(event) = source.event(message) else { continue };
-            // Before anything of it shows in the mirror.
+            // Before the mirror shows anything of the new scope.
             if let Event::Reset(scope) = &event {
                 adapter.scope().heard(scope.as_ref());
             }
@@ -165,7 +164,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
         let mirror = self.mirror;
         let effects = mirror.write(|content| self.protocol.step(content, event))?;
         if let Some((from, to)) = &effects.moved {
-            warn!(mirror = mirror.what(), %from, %to, "The adapter looks at another part of the cloud now");
+            warn!(mirror = mirror.what(), %from, %to, "The adapter now lists another part of the cloud");
         }
         if effects.alive {
             if self.heard.is_none() {

@@ -1,7 +1,7 @@
 //! Follows a watch on the API server.
 //!
-//! List and watch, 100 objects a page, unless a stream is asked for: that depends on a server gate with a ragged history. Nothing here
-//! hangs on periodic re-delivery.
+//! Lists, 100 objects a page, and watches. A streaming list is optional, because its feature gate was switched on and off between
+//! Kubernetes versions. Nothing here depends on a periodic resync.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
@@ -16,23 +16,23 @@ use tracing::info;
 use super::{Change, Content, Mirror, ObjectName, put, replace};
 use crate::{kube_api, outage::Outage};
 
-/// A listing in which nothing arrives for so long is given up.
+/// A listing is given up if nothing arrives for this long.
 const LISTING_SILENCE: Duration = Duration::from_secs(60);
-/// The API server ends a watch after so many seconds, and it goes on where it was, at the cost of one request. kube replaces one that is
-/// silent for 5 s longer: a connection that is dropped without a reset is noticed after 35 s. kube's default is 290.
+/// The API server ends a watch after this many seconds, and the next one resumes it at the cost of one request. kube replaces a watch that
+/// is silent for 5 s longer, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
 const WATCH_SECONDS: u32 = 30;
 /// The same for a stream whose first part, the listing, takes longer than that.
 const LONG_STREAM_SECONDS: u32 = 290;
-/// Objects a page. A page is held as bytes and decoded: 500 nodes of 13 kB, as kubectl asks for, take 20 MB for a moment.
+/// Objects per page. A page is held both as bytes and decoded: 500 nodes of 13 kB, kubectl's page size, would take 20 MB for a moment.
 const PAGE: u32 = 100;
 
-/// How all objects come before the changes.
+/// How a mirror gets the initial objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listing {
-    /// A page at a time, by list requests.
+    /// In pages, by list requests.
     #[default]
     Pages,
-    /// One at a time, from the watch itself: less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
+    /// One by one, from the watch itself, which needs less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
     Stream,
 }
 
@@ -47,11 +47,11 @@ impl Listing {
 }
 
 impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
-    /// Keeps this mirror in step with the API server, whatever happens to the connection. Never ends; drop it to stop.
+    /// Keeps this mirror up to date with the API server, whatever happens to the connection. Never ends; drop it to stop.
     ///
-    /// `trim` keeps of an object what the controller uses, or `None` if it is none of its business. `wake` is called for each item
-    /// whose trimmed form changed, after the mirror shows it; it must not block.
-    /// Cost: one listing (100 objects a page) at start and after each broken connection, else one watch, begun again each 30 s.
+    /// `trim` reduces an object to what the controller uses, or returns `None` to leave it out. `wake` is called for each item whose
+    /// trimmed form changed, after the mirror shows it; it must not block. Cost: one listing (100 objects a page) at start and after each
+    /// broken connection, else one watch, restarted every 30 s.
     pub async fn follow_kubernetes<K>(
         &self,
         (api, listing): (Api<K>, Listing),
@@ -74,9 +74,9 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
         }
     }
 
-    /// One listing and the watch after it, until something breaks; returns what.
+    /// Lists and watches until the watch breaks, and returns the cause.
     ///
-    /// kube could resume the watch by itself, but then nobody could tell when the connection is good again.
+    /// kube could resume the watch by itself, but would not report when the connection works again.
     async fn follow_watch<K>(
         &self,
         (api, config): (&Api<K>, watcher::Config),
@@ -95,7 +95,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
                 Ok(Some(Ok(event))) => event,
                 Ok(Some(Err(error))) => return Broken::Watch(text(error)),
                 Ok(None) => return Broken::Watch("the watch ended".to_owned()),
-                Err(_elapsed) => return Broken::Watch("the listing does not proceed".to_owned()),
+                Err(_elapsed) => return Broken::Watch("the listing makes no progress".to_owned()),
             };
             if matches!(event, Event::Init) && listing.begun && !listing.done {
                 return Broken::ListingCut;
@@ -114,17 +114,17 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     }
 }
 
-/// Why a watch is over.
+/// Why a watch ended.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
-    /// The API server ended the stream before all objects had come.
-    #[error("the listing takes longer than the API server was asked to keep the stream open")]
+    /// The API server ended the stream before all objects had arrived.
+    #[error("the listing takes longer than the time for which the API server keeps the stream open")]
     ListingCut,
     #[error("{0}")]
     Watch(String),
 }
 
-/// Collects a listing and puts it in place when it is complete.
+/// Collects a listing and makes it the content when it is complete.
 #[derive(Debug)]
 struct Collected<T> {
     items: Content<ObjectName, T>,
@@ -192,7 +192,7 @@ mod tests {
     use crate::{
         Clock,
         kube_api::Requests,
-        start::{Shards, Term},
+        leadership::{Shards, Term},
         testing::{BEGIN, FakeKube, Fault, Verb, eventually},
     };
 
@@ -203,13 +203,13 @@ mod tests {
         node
     }
 
-    /// Keeps the annotation; nodes that are called `other` are none of our business.
+    /// Keeps the annotation; leaves out nodes that are called `other`.
     fn trim(node: Node) -> Option<String> {
         let value = node.metadata.annotations?.remove("v");
         value.filter(|_| node.metadata.name.as_deref() != Some("other"))
     }
 
-    /// Steps through the events and writes `key old>new` for each change.
+    /// Applies the events and writes `key old>new` for each change.
     fn run(content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>) -> Vec<String> {
         let mut listing = Collected::default();
         let text = |item: Option<Arc<String>>| item.map_or_else(String::new, |item| item.to_string());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_listing_wakes_what_differs_only() {
+    fn a_second_listing_reports_only_differences() {
         let list = |nodes: Vec<Node>| {
             let items = nodes.into_iter().map(Event::InitApply);
             [Event::Init].into_iter().chain(items).chain([Event::InitDone]).collect()
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_that_was_told_is_no_gap_in_a_listing() {
+    fn a_watched_deletion_is_not_a_gap_in_a_listing() {
         let told = |content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>| -> Vec<bool> {
             let mut listing = Collected::default();
             let changes = events.into_iter().flat_map(|event| listing.step(content, event, &trim));
@@ -252,8 +252,9 @@ mod tests {
         assert_eq!(told(&mut content, vec![Event::Init, Event::InitDone]), [false]);
     }
 
+    // Behaviour: P28
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_for_peace_is_not_asked_for_a_listing_before() {
+    async fn a_listing_waits_for_the_end_of_a_pause() {
         let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
         kube.put::<Node>(node("a", "1"));
         kube.order(Fault::throttled(Duration::from_mins(1)).on(Verb::List, "nodes"));
@@ -267,9 +268,9 @@ mod tests {
         let meanwhile = async {
             tokio::time::sleep(Duration::from_mins(20)).await;
             let lists = kube.requests(Verb::List, "nodes");
-            assert!((15..=21).contains(&lists), "{lists} listings in 20 min, and 20 are as it asks");
+            assert!((15..=21).contains(&lists), "{lists} listings in 20 min, more than needed");
             kube.heal();
-            eventually("it is listed", || mirror.is_synced()).await;
+            eventually("the node is listed", || mirror.is_synced()).await;
         };
         tokio::select! {
             () = follow => (),
@@ -278,19 +279,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_goes_silent_is_replaced() {
+    async fn a_silent_watch_is_replaced() {
         let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
         kube.put::<Node>(node("a", "1"));
         let mirror = Mirror::new("nodes", clock);
         let nodes = (Api::all(kube.client()), Listing::Pages);
         let follow = mirror.follow_kubernetes(nodes, trim, |_change| ());
         let meanwhile = async {
-            eventually("it is watched", || kube.requests(Verb::Watch, "nodes") == 1).await;
+            eventually("the change is watched", || kube.requests(Verb::Watch, "nodes") == 1).await;
             kube.silence_watches();
             kube.put::<Node>(node("b", "1"));
             let seen = eventually("the change is seen", || mirror.get(&ObjectName::cluster("b")).is_some());
             tokio::time::timeout(Duration::from_secs(45), seen).await.expect("within 45 s");
-            assert_eq!(kube.requests(Verb::List, "nodes"), 1, "it goes on where it was");
+            assert_eq!(kube.requests(Verb::List, "nodes"), 1, "the watch resumes where it ended");
         };
         tokio::select! {
             () = follow => (),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_trimming_hides_wakes_nobody() {
+    fn changes_hidden_by_trimming_are_not_reported() {
         let mut content = Content::new();
         assert_eq!(run(&mut content, vec![Event::Apply(node("a", "1"))]), ["a >1"]);
         let mut heartbeat = node("a", "1");

@@ -1,4 +1,4 @@
-//! Size, age and state of mirrors, read when somebody asks.
+//! Size, age and state of mirrors, collected at each scrape.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use prometheus_client::{
 use super::Mirror;
 use crate::metrics::Registry;
 
-/// Registers `mirror_objects`, `mirror_synced`, `mirror_connected` and `mirror_age_seconds` for all mirrors of a controller, told apart by
-/// the label `mirror`. Call it once: a name may be described only once on a page.
+/// Registers `mirror_objects`, `mirror_synced`, `mirror_connected` and `mirror_age_seconds` for all mirrors of a controller, distinguished
+/// by the label `mirror`. Call it once: a page may describe a name only once.
 pub fn register(registry: &mut Registry, mirrors: impl IntoIterator<Item = Box<dyn Measured>>) {
     let mirrors = mirrors.into_iter().collect();
     registry.sub_registry_with_prefix("mirror").register_collector(Box::new(Gauges(mirrors)));
 }
 
-/// A mirror of whatever, as far as it is measured.
+/// A mirror of any type, as far as metrics need it.
 pub trait Measured: fmt::Debug + Send + Sync {
-    /// What is mirrored.
+    /// The mirrored collection.
     fn what(&self) -> &'static str;
-    /// How many items it holds.
+    /// Number of items.
     fn n_objects(&self) -> usize;
     /// Whether one complete listing has been seen.
     fn is_synced(&self) -> bool;
-    /// Whether the other side answers now.
+    /// Whether the other side currently answers.
     fn is_connected(&self) -> bool;
-    /// How old what it shows is, in seconds. `None`: it shows nothing yet.
+    /// Age of the content in seconds. `None`: not listed yet.
     fn age_seconds(&self) -> Option<f64>;
 }
 
@@ -37,7 +37,7 @@ where
     K: Ord + Clone + fmt::Debug + Send + Sync + 'static,
     T: fmt::Debug + Send + Sync + 'static,
 {
-    /// For [`register`].
+    /// Erases the type of a mirror for [`register`].
     #[must_use]
     pub fn measured(&self) -> Box<dyn Measured> {
         Box::new(self.clone())
@@ -118,7 +118,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn a_cut_shows_on_the_page_and_so_does_its_end() {
+    async fn an_outage_and_its_end_show_in_the_metrics() {
         let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
         kube.put::<Node>(node("a"));
         let mirror: Mirror<ObjectName, ()> = Mirror::new("nodes", clock);
@@ -131,13 +131,13 @@ mod tests {
         let api: Api<Node> = Api::all(kube.client());
         let follow = mirror.follow_kubernetes((api, Listing::Pages), |_node| Some(()), |_change| ());
         let script = async {
-            assert!(shows("connected", 0), "nobody was asked yet");
-            eventually("it is listed", || shows("connected", 1)).await;
+            assert!(shows("connected", 0), "no request was sent yet");
+            eventually("the node is listed", || shows("connected", 1)).await;
             kube.away(true);
-            eventually("the cut shows", || shows("connected", 0)).await;
-            assert!(shows("synced", 1), "what was listed stays");
+            eventually("the cut is visible", || shows("connected", 0)).await;
+            assert!(shows("synced", 1), "the listed content stays");
             kube.away(false);
-            eventually("it is over", || shows("connected", 1)).await;
+            eventually("the connection is back", || shows("connected", 1)).await;
         };
         tokio::select! {
             () = follow => (),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_name_is_described_once_however_many_mirrors_there_are() {
+    async fn each_metric_is_described_once_for_all_mirrors() {
         let clock = Clock::starting_at(BEGIN);
         let nodes: Mirror<ObjectName, u32> = Mirror::new("nodes", clock);
         let instances: Mirror<String, u32> = Mirror::new("instances", clock);

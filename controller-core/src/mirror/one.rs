@@ -1,4 +1,4 @@
-//! Follows one Kubernetes object by its name. It need not be there, and there need be no right to read it.
+//! Follows one Kubernetes object by its name. The object need not exist, and the right to read it may be missing.
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
@@ -9,14 +9,14 @@ use tracing::{info, warn};
 
 use super::kubernetes::text;
 
-/// After what broke it is tried again so soon.
+/// Delay before a retry after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Calls `look` with the object whenever it may have changed, and with `None` as long as it is not there or nobody knows. Never ends; drop
+/// Calls `look` with the object whenever it may have changed, and with `None` while it does not exist or cannot be read. Never ends; drop
 /// it to stop.
 ///
-/// What keeps it from being read is logged once and not at each try.
-/// Cost: one listing of one object at start and after each broken connection, else one watch.
+/// A cause that prevents reading is logged once and not at each attempt. Cost: one listing of one object at start and after each broken
+/// connection, else one watch.
 pub async fn follow_one<K>(api: Api<K>, name: &str, mut look: impl FnMut(Option<K>))
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -30,7 +30,7 @@ where
                 match events.next().await {
                     Some(Ok(found)) => {
                         if std::mem::take(&mut broken) {
-                            info!(kind = %kind, name, "Can be read again");
+                            info!(kind = %kind, name, "The object can be read again");
                         }
                         look(found);
                     }
@@ -39,10 +39,10 @@ where
                 }
             }
         };
-        // What happens to it meanwhile nobody sees.
+        // Changes in between are not observed.
         look(None);
         if !std::mem::replace(&mut broken, true) {
-            warn!(kind = %kind, name, error, "Cannot be read, and counts as not there until it can");
+            warn!(kind = %kind, name, error, "Cannot read the object, which counts as missing until it can be read");
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_object_is_seen_whether_it_is_there_or_may_be_read_or_not() {
+    async fn one_object_is_followed_even_if_missing_or_unreadable() {
         let kube = FakeKube::new();
         kube.put::<ConfigMap>(config_map("other", "1"));
         kube.order(Fault::status(403).on(Verb::List, "configmaps").times(3));
@@ -85,19 +85,19 @@ mod tests {
         let last = || seen.lock().unwrap().last().cloned();
         let some = |value: &str| Some(Some(value.to_owned()));
         let meanwhile = async {
-            eventually("it may be read", || seen.lock().unwrap().len() == 4).await;
-            assert_eq!(*seen.lock().unwrap(), [None, None, None, None], "and is not there");
+            eventually("the right to read is there", || seen.lock().unwrap().len() == 4).await;
+            assert_eq!(*seen.lock().unwrap(), [None, None, None, None], "but the object is missing");
             kube.put::<ConfigMap>(config_map("one", "1"));
-            eventually("it is there", || last() == some("1")).await;
+            eventually("the object exists", || last() == some("1")).await;
             kube.put::<ConfigMap>(config_map("one", "2"));
             kube.put::<ConfigMap>(config_map("other", "3"));
-            eventually("it changes", || last() == some("2")).await;
+            eventually("the object changes", || last() == some("2")).await;
             kube.compact();
             kube.order(Fault::status(403).on(Verb::List, "configmaps").times(1));
-            eventually("nobody knows", || last() == Some(None)).await;
-            eventually("it is read again", || last() == some("2")).await;
+            eventually("the object cannot be read", || last() == Some(None)).await;
+            eventually("the object is read again", || last() == some("2")).await;
             kube.delete::<ConfigMap>(&ObjectName::namespaced("default", "one"));
-            eventually("it is gone", || last() == Some(None)).await;
+            eventually("the object is deleted", || last() == Some(None)).await;
         };
         tokio::select! {
             () = follow => (),

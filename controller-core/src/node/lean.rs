@@ -1,5 +1,5 @@
-//! A Node as it is watched: only what controllers read is decoded. Images, managed fields and most of the rest are the greater part of
-//! a Node, and thousands of them come at once.
+//! A Node as the watch decodes it: only the fields that controllers read. Images, managed fields and most other fields make up the greater
+//! part of a Node, and thousands of Nodes arrive at once.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -10,7 +10,7 @@ use k8s_openapi::{
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
-/// A Node of which the rest is empty.
+/// A Node whose other fields are empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeanNode(pub Node);
 
@@ -139,7 +139,7 @@ mod tests {
     use crate::node;
 
     #[test]
-    fn what_controllers_read_of_a_node_is_decoded_and_the_rest_is_not() {
+    fn only_the_fields_that_controllers_read_are_decoded() {
         let object = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
@@ -154,7 +154,8 @@ mod tests {
             },
             "status": {
                 "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }],
-                "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it is" }],
+                "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "a \
+                                                                                                          valid Node" }],
                 "images": [{ "names": ["a", "b"], "sizeBytes": 7 }],
             },
         });
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_the_fields_that_one_expects_is_one_all_the_same() {
+    fn a_node_without_expected_fields_is_valid() {
         for odd in [
             json!({}),
             json!({ "metadata": {} }),

@@ -1,20 +1,20 @@
-//! One lane of the queue: the namespaces that have a key in it take turns, and so do the keys of each.
+//! One lane of the queue: namespaces with waiting keys are served in turn, and so are the keys of each namespace.
 //!
-//! A namespace that comes has its turn after those that are there. So it waits for as many keys as there are other namespaces, however many
-//! keys each of them has.
+//! A new namespace is served after those that already wait. So it waits for as many keys as there are other namespaces, however many keys
+//! each of them has.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
 };
 
-/// Keys that wait. Each operation costs O(log n).
+/// Waiting keys. Each operation costs O(log n).
 #[derive(Debug)]
 pub(super) struct Lane<K> {
     flows: BTreeMap<Arc<str>, Flow<K>>,
-    /// Whose turn it is: the first one's. A turn is of one namespace.
+    /// Namespaces by turn; the first one is next.
     round: BTreeMap<u64, Arc<str>>,
-    /// How many turns and places were given out so far.
+    /// Number of turns and places assigned so far.
     given: u64,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Lane<K> {
 #[derive(Debug)]
 struct Flow<K> {
     turn: u64,
-    /// By their places: in the order in which they came.
+    /// By place, in order of arrival.
     keys: BTreeMap<u64, K>,
 }
 
@@ -37,13 +37,13 @@ impl<K> Lane<K> {
         self.flows.is_empty()
     }
 
-    /// The key whose turn it is.
+    /// The next key.
     pub(super) fn first(&self) -> Option<&K> {
         let (_turn, namespace) = self.round.first_key_value()?;
         self.flows.get(namespace)?.keys.first_key_value().map(|(_place, key)| key)
     }
 
-    /// Lets a key wait that does not wait here, and returns its place.
+    /// Adds a key that does not wait here yet, and returns its place.
     pub(super) fn push(&mut self, namespace: &str, key: K) -> u64 {
         let place = self.give();
         match self.flows.get_mut(namespace) {
@@ -57,7 +57,7 @@ impl<K> Lane<K> {
         place
     }
 
-    /// Takes the key whose turn it is. Its namespace has the next turn after all others.
+    /// Takes the next key. Its namespace gets the turn after all others.
     pub(super) fn pop(&mut self) -> Option<K> {
         let (_turn, namespace) = self.round.pop_first()?;
         let turn = self.give();
@@ -72,7 +72,7 @@ impl<K> Lane<K> {
         key
     }
 
-    /// The key of this place waits here no more.
+    /// Removes the key at this place.
     pub(super) fn remove(&mut self, namespace: &str, place: u64) {
         let Some(flow) = self.flows.get_mut(namespace) else { return };
         flow.keys.remove(&place);

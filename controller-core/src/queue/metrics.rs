@@ -1,4 +1,4 @@
-//! `workqueue_*`, under the names that dashboards for Kubernetes controllers know.
+//! `workqueue_*`, under the names that dashboards for Kubernetes controllers use.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ use crate::metrics::Registry;
 pub(super) struct Metrics {
     pub(super) retries: Counter,
     pub(super) panics: Counter,
-    /// Seconds between being added and being worked on.
+    /// Seconds between the adding of a key and the begin of its reconcile.
     pub(super) waited: Histogram,
-    /// Seconds of work.
+    /// Seconds per reconcile.
     pub(super) worked: Histogram,
 }
 
@@ -52,11 +52,11 @@ pub(super) fn register<K: Key + fmt::Debug>(queue: &Queue<K>, registry: &mut Reg
     );
     let help = "How long a key waited until a worker took it";
     registry.register("queue_duration_seconds", help, metrics.waited.clone());
-    registry.register("work_duration_seconds", "How long a worker was at a key", metrics.worked.clone());
+    registry.register("work_duration_seconds", "How long a reconcile of a key took", metrics.worked.clone());
     registry.register_collector(Box::new(Sizes(queue.clone())));
 }
 
-/// What is read when somebody asks, so that no gauge is forgotten.
+/// Collected at each scrape, so that no gauge is missed.
 #[derive(Debug)]
 struct Sizes<K>(Queue<K>);
 
@@ -68,13 +68,17 @@ impl<K: Key + fmt::Debug> Collector for Sizes<K> {
             let running = state.running().map(|began| now.duration_since(began).as_secs_f64()).collect();
             (state.n_adds(), state.depth(), running)
         };
-        // Not `sum`: that of nothing is written as -0.0.
+        // Not `sum`: the sum of no values is written as -0.0.
         let unfinished = running.iter().fold(0.0, |sum, seconds| sum + seconds);
         let longest = running.iter().copied().fold(0.0, f64::max);
         let depth = i64::try_from(depth).unwrap_or(i64::MAX);
         let gauges = [
-            ("unfinished_work_seconds", "Time spent so far on keys under way, summed", unfinished),
-            ("longest_running_processor_seconds", "Time spent so far on the slowest key under way", longest),
+            ("unfinished_work_seconds", "Time spent so far on keys in progress, summed", unfinished),
+            (
+                "longest_running_processor_seconds",
+                "Time spent so far on the slowest key in progress",
+                longest,
+            ),
         ];
         let gauge = ConstGauge::new(depth);
         let kind = gauge.metric_type();

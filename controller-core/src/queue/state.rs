@@ -1,4 +1,4 @@
-//! What the queue knows: pure, every time is an argument.
+//! The state of the queue. Pure, every time is an argument.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,40 +10,40 @@ use tokio::time::Instant;
 use super::{Backoff, Load, Place, lane::Lane};
 use crate::Again;
 
-/// While others wait, one in so many turns is for the keys that were added with all.
+/// While other keys wait, one turn in this many is for the keys that were added with all.
 const SHARE_OF_ALL: u32 = 8;
 
-/// Longer than any caller asks for.
+/// Longer than any delay that a caller asks for.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
 /// A key is in at most one of `ready` and `delayed`; a running key may be in `dirty` or `delayed` besides.
 #[derive(Debug)]
 pub(super) struct State<K> {
-    /// Whose a key is.
+    /// Returns the namespace of a key.
     namespace: Namespace<K>,
-    /// Those that were added for themselves.
+    /// Keys that were added for themselves.
     ready: Lane<K>,
-    /// Those that were added with all, and not for themselves since.
+    /// Keys that were added with all, and not for themselves since.
     all: Lane<K>,
-    /// Turns since one of these had one.
+    /// Turns since a key from `with_all` was served.
     turns: u32,
-    /// The keys of both.
+    /// The keys in both lanes.
     added: BTreeMap<K, Waiting>,
     running: BTreeMap<K, Instant>,
-    /// Added while running: ready again when that is over.
+    /// Keys added while they are running: ready again when that run ends.
     dirty: BTreeSet<K>,
     delayed: BTreeMap<K, (Instant, Trigger)>,
-    /// The same keys by time.
+    /// The delayed keys by time.
     timers: BTreeSet<(Instant, K)>,
-    /// Failures in a row.
+    /// Failures in a row, by key.
     failures: BTreeMap<K, u32>,
-    /// When a key was last taken, or work began.
+    /// When a key was last taken, or when the work began.
     last_taken: Option<Instant>,
-    /// How often a key was added: at once, or when its time came.
+    /// How often keys were added: at once, or when they became due.
     n_adds: u64,
 }
 
-/// Tells the namespace of a key.
+/// Returns the namespace of a key.
 pub(super) type Namespace<K> = fn(&K) -> &str;
 
 /// A key that waits for a worker.
@@ -51,11 +51,11 @@ pub(super) type Namespace<K> = fn(&K) -> &str;
 struct Waiting {
     since: Instant,
     trigger: Trigger,
-    /// Where it stands in its lane, which follows from the trigger.
+    /// Its place in the lane, which follows from the trigger.
     place: u64,
 }
 
-/// A key whose turn it is.
+/// A key that is taken for work.
 #[derive(Debug)]
 pub(super) struct Taken<K> {
     pub(super) key: K,
@@ -64,23 +64,23 @@ pub(super) struct Taken<K> {
     pub(super) trigger: Trigger,
 }
 
-/// Why a key is worked on: the first reason of several.
+/// Why a key is reconciled: the first of several reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// A mirror changed.
     Change,
-    /// All were added.
+    /// All keys were added.
     All,
-    /// A time came that was set for it.
+    /// A scheduled time came.
     Time,
-    /// Its last turn asked for another.
+    /// Its last reconcile asked for a requeue.
     Again,
-    /// Its last turn failed.
+    /// Its last reconcile failed.
     Failure,
 }
 
 impl Trigger {
-    /// The word in traces.
+    /// The trigger as shown in traces.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Change => "change",
@@ -92,13 +92,13 @@ impl Trigger {
     }
 }
 
-/// Never overflows: a panic between two maps would lose the key.
+/// Never overflows: a panic between two changes of the maps would lose the key.
 pub(super) fn after(now: Instant, delay: Duration) -> Instant {
     now.checked_add(delay.min(LONGEST_DELAY)).unwrap_or(now)
 }
 
 impl<K: Ord + Clone> State<K> {
-    /// No key yet. `namespace`: keys of different namespaces take turns.
+    /// An empty state. `namespace`: keys of different namespaces are served in turn.
     pub(super) fn new(namespace: Namespace<K>) -> Self {
         Self {
             namespace,
@@ -124,7 +124,7 @@ impl<K: Ord + Clone> State<K> {
         self.queue(key, now, Trigger::All);
     }
 
-    /// Counts what makes a difference, as the queues of client-go do.
+    /// Counts only additions that change something, as the queues of client-go do.
     fn queue(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.cancel_timer(&key);
         if trigger != Trigger::All
@@ -152,7 +152,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.insert(key, Waiting { since, trigger, place });
     }
 
-    /// Whose turn is next: those who wait for themselves, and now and then one of all.
+    /// The lane that is served next: keys added for themselves, and from time to time a key that was added with all.
     fn next(&mut self) -> Option<K> {
         let of_all = self.ready.is_empty() || self.turns + 1 >= SHARE_OF_ALL;
         if of_all && let Some(key) = self.all.pop() {
@@ -189,7 +189,7 @@ impl<K: Ord + Clone> State<K> {
         self.failures.remove(key);
     }
 
-    /// The next key that nobody works on.
+    /// The next key that is not being reconciled.
     pub(super) fn take(&mut self, now: Instant) -> Option<Taken<K>> {
         while self.timers.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, key)) = self.timers.pop_first() {
@@ -211,7 +211,7 @@ impl<K: Ord + Clone> State<K> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// The worker of `key` is through with it.
+    /// The worker has finished with `key`.
     pub(super) fn done(&mut self, key: &K, again: Again, backoff: &Backoff, now: Instant) {
         self.running.remove(key);
         let due = match again {
@@ -251,14 +251,14 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// How many keys are where.
+    /// How many keys are in each state.
     pub(super) fn load(&self, now: Instant) -> Load {
         let oldest = self.added.values().map(|it| now.duration_since(it.since)).max();
         let (waiting, running, later) = (self.added.len(), self.running.len(), self.delayed.len());
         Load { waiting, running, later, oldest: oldest.unwrap_or_default() }
     }
 
-    /// The keys that wait for themselves, and since when: not those that wait only because all do.
+    /// The keys that were added for themselves, and since when they wait.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&K, Instant)> {
         let own = self.added.iter().filter(|(_, it)| it.trigger != Trigger::All);
         own.map(|(key, it)| (key, it.since))
@@ -268,7 +268,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.is_empty() && self.running.is_empty()
     }
 
-    /// Since when each running key is worked on.
+    /// The running keys, and since when.
     pub(super) fn running(&self) -> impl Iterator<Item = Instant> + '_ {
         self.running.values().copied()
     }
@@ -277,14 +277,14 @@ impl<K: Ord + Clone> State<K> {
         self.running().min().map(|began| now.duration_since(began))
     }
 
-    /// Keys are taken from now on.
+    /// Workers take keys from now on.
     pub(super) fn begin(&mut self, now: Instant) {
         self.last_taken = Some(now);
     }
 
-    /// For how long a key is due and none was taken.
+    /// How long a key has been due without any key being taken.
     pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
-        // Of the keys that came after the last turn, the oldest is the first of its lane, unless an older key is.
+        // The oldest key that arrived after the last turn is the first of its lane, unless an older key waits.
         let firsts = [self.ready.first(), self.all.first()].into_iter().flatten();
         let ready = firsts.filter_map(|key| self.added.get(key)).map(|it| it.since);
         let due = ready.chain(self.next_due()).min()?;

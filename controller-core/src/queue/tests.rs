@@ -1,4 +1,4 @@
-//! The queue as its users see it, on paused time.
+//! The queue from the view of its callers, on paused time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use super::*;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
-/// Runs a queue whose worker reports (key, seconds since start, failures so far) and answers as told.
+/// Runs a queue whose worker reports (key, seconds since start, failures so far) and returns the given requeue.
 struct Bench {
     queue: Queue<&'static str>,
     seen: mpsc::UnboundedReceiver<(&'static str, u64, u32)>,
@@ -86,8 +86,9 @@ async fn adding_a_delayed_key_makes_it_due_now_and_only_once() {
     assert_eq!(bench.seen(2).await, [("a", 0, 0), ("b", 100, 0)]);
 }
 
+// Behaviour: W12
 #[tokio::test(start_paused = true)]
-async fn one_key_never_has_two_workers_and_a_change_meanwhile_is_not_lost() {
+async fn a_key_has_one_worker_and_changes_are_not_lost() {
     let queue = Queue::new("test", BACKOFF);
     let (report, mut seen) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
@@ -111,15 +112,16 @@ async fn one_key_never_has_two_workers_and_a_change_meanwhile_is_not_lost() {
     queue.add("a");
     assert_eq!(seen.recv().await, Some(("a", "ends")));
     assert_eq!(seen.recv().await, Some(("a", "begins")));
-    // A stop lets the work under way end.
+    // After a stop, work in progress is finished.
     stop.cancel();
     tasks.join_all().await;
     assert_eq!(seen.recv().await, Some(("a", "ends")));
     assert_eq!(seen.recv().await, None);
 }
 
+// Behaviour: W20
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_key_one_attempt_and_is_counted() {
+async fn a_panic_costs_one_attempt_of_one_key() {
     let mut bench = Bench::start(1, |key, failures| {
         assert!(key != "bad" || failures > 0, "the worker's own defect");
         Again::Done
@@ -143,7 +145,7 @@ async fn a_delay_beyond_the_clock_does_not_lose_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sizes_are_read_when_somebody_asks() {
+async fn sizes_are_collected_at_each_scrape() {
     let queue: Queue<&str> = Queue::new("Nodes", BACKOFF);
     queue.add("a");
     queue.add("b");
@@ -154,8 +156,9 @@ async fn sizes_are_read_when_somebody_asks() {
     assert!(text.contains("workqueue_adds_total{name=\"Nodes\"} 2"), "{text}");
 }
 
+// Behaviour: P20
 #[tokio::test(start_paused = true)]
-async fn what_is_added_for_later_counts_when_its_time_comes_and_is_a_change() {
+async fn a_delayed_key_counts_as_added_when_it_is_due() {
     let recorder = Recorder::start();
     let mut bench = Bench::start(1, |_, _| Again::Done);
     let mut registry = Registry::default();
@@ -179,8 +182,9 @@ async fn what_is_added_for_later_counts_when_its_time_comes_and_is_a_change() {
     assert_eq!(triggers, ["change", "time"]);
 }
 
+// Behaviour: P23
 #[tokio::test(start_paused = true)]
-async fn each_turn_is_a_trace_that_says_why_and_how_long_it_waited() {
+async fn each_reconcile_is_a_trace_with_cause_and_wait() {
     let recorder = Recorder::start();
     let answers = AtomicUsize::new(0);
     let mut bench = Bench::start(1, move |_, _| match answers.fetch_add(1, Ordering::Relaxed) {
@@ -204,9 +208,9 @@ async fn each_turn_is_a_trace_that_says_why_and_how_long_it_waited() {
     assert_eq!(told, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }
 
-/// A thousand keys that are looked at together hold nobody up who is added for himself, and are not forgotten for those.
+/// A thousand keys that were added together do not delay a key that is added for itself, and are not starved by such keys.
 #[test]
-fn whoever_is_added_for_himself_comes_before_all_and_all_come_in_the_end() {
+fn keys_added_for_themselves_come_before_those_added_with_all() {
     let (mut state, now) = (State::new(|_key: &u32| ""), Instant::now());
     (0..20).for_each(|key| state.add_with_all(key, now));
     state.add(7, now);
@@ -233,9 +237,9 @@ fn namespace(Of(namespace, _): &Of) -> &str {
     namespace
 }
 
-/// A thousand keys of one namespace that change again in each of their turns.
+/// A thousand keys of one namespace, each of which is added again during its own turn.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_whose_keys_change_all_the_time_holds_up_no_key_of_another() {
+async fn a_busy_namespace_does_not_delay_others() {
     let queue = Queue::by_namespace("test", BACKOFF, namespace);
     let (report, mut seen) = mpsc::unbounded_channel();
     let (runner, stop) = (queue.clone(), CancellationToken::new());
@@ -272,7 +276,7 @@ async fn a_namespace_whose_keys_change_all_the_time_holds_up_no_key_of_another()
 }
 
 #[test]
-fn namespaces_take_turns_and_so_do_the_keys_of_each() {
+fn namespaces_and_their_keys_are_served_in_turn() {
     let (mut state, now) = (State::new(namespace), Instant::now());
     (0..1000).for_each(|key| state.add(Of("evil", key), now));
     for key in [Of("shop", 0), Of("shop", 1), Of("bank", 0)] {
@@ -281,7 +285,7 @@ fn namespaces_take_turns_and_so_do_the_keys_of_each() {
     assert_eq!(state.depth(), 1003);
     let take = |state: &mut State<Of>| {
         let key = state.take(now).expect("a key waits").key;
-        // It changed while a worker was at it.
+        // The key changed while a worker was busy with it.
         state.add(key, now);
         state.done(&key, Again::Done, &BACKOFF, now);
         key
@@ -289,12 +293,12 @@ fn namespaces_take_turns_and_so_do_the_keys_of_each() {
     let order: Vec<String> = (0..9).map(|_| take(&mut state).to_string()).collect();
     let want = "evil/0 shop/0 bank/0 evil/1 shop/1 bank/0 evil/2 shop/0 bank/0";
     assert_eq!(order.join(" "), want);
-    assert_eq!(state.depth(), 1003, "each waits once");
+    assert_eq!(state.depth(), 1003, "each key waits once");
 }
 
-/// Those that wait because all do have one turn in eight, and their namespaces take those in turn.
+/// Keys that were added with all get one turn in eight, and their namespaces share these turns.
 #[test]
-fn a_key_that_waits_with_all_waits_for_no_other_namespace() {
+fn keys_added_with_all_share_turns_by_namespace() {
     let (mut state, now) = (State::new(namespace), Instant::now());
     (0..1000).for_each(|key| state.add_with_all(Of("evil", key), now));
     state.add_with_all(Of("shop", 0), now);

@@ -1,12 +1,12 @@
-//! A thread of its own: what runs there goes on whatever hangs in the others.
+//! A thread for a task that must run even if all other threads hang.
 
 use std::{future::Future, io, thread};
 
 use tokio::sync::oneshot;
 use tracing::error;
 
-/// Runs a task on a thread of its own, and waits for its end. The pages are such a task: who asks whether this process is alive has to have
-/// an answer even if each other thread hangs in a call to the system, such as a read from a volume that does not answer.
+/// Runs a task on a thread of its own, and waits for its end. The pages are such a task: liveness probes need an answer even if every other
+/// thread hangs in a system call, such as a read from a volume that does not respond.
 pub(super) async fn run<F>(name: &'static str, task: impl FnOnce() -> F + Send + 'static)
 where
     F: Future<Output = io::Result<()>>,
@@ -20,9 +20,9 @@ where
         drop(done);
     };
     match thread::Builder::new().name(name.to_owned()).spawn(body) {
-        // Dropped at the end, nothing is ever sent.
+        // Never sent to; dropped when the thread ends.
         Ok(_thread) => drop(ended.await),
-        Err(error) => error!(task = name, %error, "No thread for it"),
+        Err(error) => error!(task = name, %error, "cannot spawn a thread for the task"),
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_goes_on_while_the_threads_of_the_runtime_hang() {
+    async fn a_thread_apart_runs_while_the_runtime_hangs() {
         let (ask, asked) = mpsc::channel();
         let (answer, answered) = mpsc::channel();
         let mut apart = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! The log: one line for people or one JSON object, on standard error. Traces beside it.
+//! The log: one human-readable line or one JSON object per record, on standard error. Also starts traces.
 
 use std::io::IsTerminal as _;
 
@@ -9,11 +9,12 @@ use tracing_subscriber::{
 
 use crate::config::{CommonConfig, LogFormat};
 
-/// kube's client logs each failed attempt as an error of its own; outages are told by the mirrors. A user's directive comes later
-/// and wins.
+/// kube's client logs each failed attempt as an error of its own, but the mirrors already log outages. A user's directive comes later and
+/// takes precedence.
 const QUIETER: &str = "kube_client::client::builder=off";
 
-/// Installs the log as configured, and traces as the environment says. A second call changes nothing: tests may have installed theirs.
+/// Installs the log as configured, and traces as the environment variables say. A second call changes nothing, since tests may have
+/// installed their own log.
 pub(super) fn start(controller: &str, config: &CommonConfig) -> Traces {
     let traces = Traces::from_environment(controller, env!("CARGO_PKG_VERSION"));
     let filter = EnvFilter::new(format!("{QUIETER},{NOT_IN_THE_LOG},{}", config.log_level));
@@ -25,7 +26,7 @@ pub(super) fn start(controller: &str, config: &CommonConfig) -> Traces {
         log.json().flatten_event(true).with_filter(filter).boxed()
     };
     if registry().with(traces.layer()).with(log).try_init().is_err() {
-        tracing::debug!("A log is installed already");
+        tracing::debug!("A log is already installed");
     }
     traces.tell();
     traces
@@ -43,8 +44,9 @@ fn is_text(format: LogFormat, terminal: bool) -> bool {
 mod tests {
     use super::*;
 
+    // Behaviour: P25
     #[test]
-    fn people_read_text_and_machines_json() {
+    fn logs_are_text_on_terminals_and_json_elsewhere() {
         assert!(is_text(LogFormat::Auto, true) && !is_text(LogFormat::Auto, false));
         for terminal in [true, false] {
             assert!(is_text(LogFormat::Text, terminal) && !is_text(LogFormat::Json, terminal));

@@ -1,4 +1,4 @@
-//! Which replica is at work, under the names that dashboards for the classic cloud controller manager know.
+//! Metrics that show which replica works, under the names that dashboards for the former cloud controller manager use.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
 };
 
-use super::{Process, Shards};
-use crate::explain;
+use super::Process;
+use crate::{explain, leadership::Shards};
 
-/// The value of the label `manager`, which had all controllers in it.
+/// The value of the label `manager`, the name of the program that contained all controllers.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// Registers `running_managed_controllers` and, with an election, `leader_election_master_status`; and how much is not as wanted.
+/// Registers `running_managed_controllers`, with an election also `leader_election_master_status`, and the metrics of unsettled objects.
 pub(super) fn register(process: &mut Process) {
     let shown = Shown { shards: process.shards.clone(), managed: process.names.managed };
     process.registry.register_collector(Box::new(shown));
@@ -22,7 +22,7 @@ pub(super) fn register(process: &mut Process) {
     explain::register(&explain, process.metrics());
 }
 
-/// Read when somebody asks.
+/// Collected at each scrape.
 #[derive(Debug)]
 struct Shown {
     shards: Shards,

@@ -1,5 +1,5 @@
-//! Whether a task still lets go of its thread. What it waits for has limits of its own; a task that never waits again (a deadlock, an
-//! endless loop) has none.
+//! Detects a task that blocks its thread. The calls that a task waits for have time limits of their own; a task that never waits again (a
+//! deadlock, an endless loop) has none.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,15 +10,15 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Steps between two waits take micro- or milliseconds; the longest, on a large listing, a second.
+/// Steps between two waits take micro- or milliseconds; the longest, on a large listing, takes a second.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// The pulse of one task. Cloning gives another handle.
+/// Records when one task last yielded. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pulse(Arc<Mutex<Option<Instant>>>);
 
 impl Pulse {
-    /// The same task, with this pulse.
+    /// Wraps a task so that it updates this pulse.
     pub(super) async fn of(self, task: impl Future<Output = ()>) {
         let mut task = pin!(task);
         poll_fn(|context| {
@@ -31,10 +31,10 @@ impl Pulse {
     }
 
     /// # Errors
-    /// How long the task has not let go of its thread.
+    /// Says how long the task has not yielded its thread.
     pub(super) fn judge(&self) -> Result<(), String> {
         match self.since().map(|since| since.elapsed()) {
-            Some(time) if time >= STUCK => Err(format!("has not paused for {} s", time.as_secs())),
+            Some(time) if time >= STUCK => Err(format!("has not yielded for {} s", time.as_secs())),
             Some(_) | None => Ok(()),
         }
     }
@@ -50,27 +50,28 @@ mod tests {
 
     use super::*;
 
+    // Behaviour: P6
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_never_pauses_again_is_seen() {
+    async fn a_task_that_never_yields_is_detected() {
         let (pulse, (begun, begins), (end, ends)) =
             (Pulse::default(), std::sync::mpsc::channel(), std::sync::mpsc::channel());
         let task = pulse.clone().of(async move {
-            begun.send(()).expect("somebody waits");
+            begun.send(()).expect("the test waits");
             ends.recv().expect("the end");
         });
         let runtime = tokio::runtime::Handle::current();
         let stuck = thread::spawn(move || runtime.block_on(task));
-        begins.recv().expect("it runs");
+        begins.recv().expect("the task runs");
         assert_eq!(pulse.judge(), Ok(()), "not for long");
         tokio::time::advance(STUCK).await;
-        assert_eq!(pulse.judge(), Err("has not paused for 30 s".to_owned()));
-        end.send(()).expect("it waits");
+        assert_eq!(pulse.judge(), Err("has not yielded for 30 s".to_owned()));
+        end.send(()).expect("the task waits");
         stuck.join().expect("ends");
         assert_eq!(pulse.judge(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_waits_for_long_is_well() {
+    async fn a_task_that_waits_for_long_is_alive() {
         let pulse = Pulse::default();
         let mut task = pin!(pulse.clone().of(std::future::pending()));
         assert!(futures::poll!(task.as_mut()).is_pending());

@@ -1,4 +1,4 @@
-//! What every controller shows is in docs/reference/metrics.md, and what it tells in docs/reference/events.md.
+//! The metrics that every controller has are in docs/reference/metrics.md, and its Events in docs/reference/events.md.
 
 use cloud_api_proto::v1alpha1::Scope;
 use k8s_openapi::api::core::v1::Node;
@@ -16,7 +16,7 @@ use crate::{
 const NAMES: Names = Names { controller: "node-controller", component: "node", managed: &["cloud-node"] };
 
 #[tokio::test(start_paused = true)]
-async fn what_every_controller_shows_is_in_the_reference() {
+async fn metrics_of_every_controller_are_in_the_reference() {
     let (kube, cloud, seats) = (FakeKube::new(), FakeCloud::new(), Seats::new(NAMES.controller, 1));
     let mut process = process_of_shards(NAMES, &kube, &cloud, &seats);
     metrics::register(&mut process);
@@ -38,7 +38,7 @@ async fn what_every_controller_shows_is_in_the_reference() {
 }
 
 #[test]
-fn what_every_controller_tells_is_in_the_reference() {
+fn events_of_every_controller_are_in_the_reference() {
     let scope = |project: &str| Scope {
         project: project.to_owned(),
         fingerprint: project.to_owned(),

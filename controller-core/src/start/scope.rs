@@ -1,4 +1,5 @@
-//! Keeps on the Lease, of several shards that of the first one, which part of the cloud this controller works in, and tells people when the adapter is in another one.
+//! Stores on the Lease (of the first shard) which part of the cloud this controller works in, and emits an Event when the adapter works in
+//! another one.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -16,16 +17,17 @@ use serde_json::json;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::Shards;
 use crate::{
     adapter::ScopeGuard,
     events::{Kind, Notice, Recorder},
     kube_api::{self, within},
+    leadership::Shards,
 };
 
-/// Where the scope is kept on the Lease: its fingerprint, and words for people. Who removes it accepts the scope that is there now.
+/// The annotation of the Lease that stores the scope: its fingerprint, and a description. The operator accepts the current scope by
+/// removing it.
 const ANNOTATION: &str = "cloudadapter.dev/scope";
-/// How soon a person who removes it is noticed, and an API server that did not answer is asked again.
+/// How soon a removal of the annotation is noticed, and a failed request to the API server is retried.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Keeper {
@@ -36,7 +38,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Nothing is changed in the cloud until the scope was compared with the one on the Lease. Without one it is kept in memory alone.
+    /// Allows no change in the cloud until the scope was compared with the one on the Lease. Without a Lease, the scope is kept in memory
+    /// only.
     pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
         if let Some(lease) = shards.lease() {
             guard.is_kept();
@@ -48,19 +51,20 @@ impl Keeper {
         Self { guard: guard.clone(), shards: shards.clone(), kube: kube.clone(), recorder: recorder.clone() }
     }
 
-    /// Compares at the begin of each term and whenever the adapter tells another scope. In a term only.
+    /// Compares the scopes when a term begins and whenever the adapter reports another scope. Only within a term.
     pub(super) async fn run(self) -> Infallible {
         let (mut told, mut gains) = (None, self.shards.gains());
         loop {
             let changes = self.guard.changes();
             let failed = self.compare().await.inspect_err(|error| {
-                warn!(%error, "Cannot compare the part of the cloud with the one on the Lease, tries again");
+                warn!(%error, "Cannot compare the adapter's part of the cloud with the one stored on \
+                               the Lease, retrying");
             });
             let moved = self.guard.readiness().err();
             if let Some(note) = moved.as_ref().filter(|note| told.as_ref() != Some(*note)) {
                 self.recorder.tell(&self.shards.regarding(), notice(note.clone()));
             } else if told.is_some() && moved.is_none() {
-                info!("The cloud adapter works where this controller does");
+                info!("The cloud adapter works in this controller's part of the cloud again");
             }
             let waits = failed.is_err() || moved.is_some();
             told = moved;
@@ -81,19 +85,19 @@ impl Keeper {
         if let Some(mark) = self.guard.read(kept) {
             let patch = json!({ "metadata": { "annotations": { ANNOTATION: mark.0 } } });
             within(leases.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
-            info!(scope = mark.0, "Works in this part of the cloud");
+            info!(scope = mark.0, "Stored the part of the cloud that this controller works in");
             self.guard.read(Some(mark.0));
         }
         Ok(())
     }
 }
 
-/// The controller's place in the cloud is another one.
+/// The Event for a move to another part of the cloud.
 pub(super) fn notice(note: String) -> Notice {
     Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note }
 }
 
-/// `scope_moved`, read when somebody asks.
+/// `scope_moved`, collected at each scrape.
 #[derive(Debug)]
 pub(super) struct Moved(pub(super) ScopeGuard);
 

@@ -18,7 +18,7 @@ impl Tasks {
         });
     }
 
-    /// Waits for `stop`, then for the tasks, no longer than `grace`. Cancels `stop` if a task ends before.
+    /// Waits for `stop`, then for the tasks, at most `grace`. Cancels `stop` if a task ends before.
     pub(super) async fn until(mut self, stop: &CancellationToken, grace: Duration) -> anyhow::Result<()> {
         let early = tokio::select! {
             biased;
@@ -41,7 +41,11 @@ impl Tasks {
             Ok(Ok(())) => result,
             Ok(Err(error)) => bail!("a task failed while stopping: {error}"),
             Err(_elapsed) => {
-                warn!(seconds = grace.as_secs(), "Some work is cut off, the next start goes on with it");
+                warn!(
+                    seconds = grace.as_secs(),
+                    "Some work did not finish in time and is cut off; \
+                     the next start resumes it"
+                );
                 result
             }
         }
@@ -54,8 +58,9 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(20);
 
+    // Behaviour: P7, W18
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_is_finished_before_the_end() {
+    async fn work_in_progress_is_finished_before_the_end() {
         let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
         let token = stop.clone();
         tasks.spawn("slow", async move {
@@ -64,17 +69,18 @@ mod tests {
         });
         stop.cancel();
         let start = tokio::time::Instant::now();
-        tasks.until(&stop, GRACE).await.expect("a stop that was asked for");
+        tasks.until(&stop, GRACE).await.expect("a requested stop");
         assert_eq!(start.elapsed(), GRACE / 2);
     }
 
+    // Behaviour: W18
     #[tokio::test(start_paused = true)]
-    async fn what_takes_too_long_is_cut_off() {
+    async fn slow_work_is_cut_off() {
         let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
         tasks.spawn("endless", std::future::pending());
         stop.cancel();
         let start = tokio::time::Instant::now();
-        tasks.until(&stop, GRACE).await.expect("a stop that was asked for");
+        tasks.until(&stop, GRACE).await.expect("a requested stop");
         assert_eq!(start.elapsed(), GRACE);
     }
 
@@ -84,7 +90,7 @@ mod tests {
         let token = stop.clone();
         tasks.spawn("other", async move { token.cancelled().await });
         tasks.spawn("queue", async {});
-        let error = tasks.until(&stop, GRACE).await.expect_err("nobody asked");
+        let error = tasks.until(&stop, GRACE).await.expect_err("the stop was not requested");
         assert_eq!(error.to_string(), "task «queue» ended by itself");
     }
 

@@ -19,7 +19,7 @@ use crate::{
 
 const NAMES: Names = Names { controller: "node-controller", component: "node", managed: &["cloud-node"] };
 
-/// What each replica did, in the order in which it happened.
+/// The actions of all replicas, in the order in which they happened.
 type Deeds = Arc<Mutex<Vec<String>>>;
 
 struct World {
@@ -28,7 +28,7 @@ struct World {
     deeds: Deeds,
 }
 
-/// A process that runs. Dropped, it ends as if killed.
+/// A running process. Dropping it is like killing it.
 struct Replica {
     stop: CancellationToken,
     health: Health,
@@ -42,12 +42,12 @@ impl World {
         Self { kube: FakeKube::new(), cloud: FakeCloud::new(), deeds: Deeds::default() }
     }
 
-    /// Starts a replica whose only task says when it starts, and what it is at when it shall stop takes three seconds.
+    /// Starts a replica with one task, which reports its start, and takes three seconds to finish after a stop.
     fn start(&self, name: &'static str) -> Replica {
         self.start_in(name, 1)
     }
 
-    /// The same, where the work is divided into so many shards.
+    /// The same with this number of shards.
     fn start_in(&self, name: &'static str, shards: u16) -> Replica {
         let election = Election {
             namespace: "kube-system".to_owned(),
@@ -59,10 +59,11 @@ impl World {
                 retry: Duration::from_secs(2),
             },
         };
-        // Processes that start at one moment have other machines.
+        // Processes that start at the same moment run on different hosts.
         let wall: Timestamp = BEGIN + Duration::from_nanos(name.len() as u64);
         let clock = Clock::starting_at(wall);
-        let candidate = Candidate::new(NAMES, &election, self.kube.client(), &clock).expect("good");
+        let candidate =
+            Candidate::new(NAMES.controller, &election, self.kube.client(), &clock).expect("good");
         let shards = Shards::new(NAMES.controller, candidate.terms.clone());
         let process = Process::new(NAMES, self.kube.client(), self.cloud.adapter(), clock);
         let mut process = Process { shards: shards.clone(), candidate: Some(candidate), ..process };
@@ -94,39 +95,40 @@ impl World {
 
     fn lease(&self) -> Lease {
         let name = ObjectName::namespaced("kube-system", "cloud-node-controller");
-        self.kube.get(&name).expect("somebody made it")
+        self.kube.get(&name).expect("a replica has created it")
     }
 }
 
 impl Replica {
-    /// Whether it changes something in the cloud, once it has heard of the adapter.
+    /// Whether the replica changes something in the cloud after it has connected to the adapter.
     async fn may_change(&self) -> bool {
-        self.adapter.get_info().await.expect("it is there");
+        self.adapter.get_info().await.expect("the adapter answers");
         tokio::time::sleep(Duration::from_secs(1)).await;
         let deletion = self.adapter.delete_load_balancer(Default::default(), Default::default());
         deletion.await.map_err(|error| error.reason) != Err(Reason::NotLeader)
     }
 
     async fn ended(&mut self) -> anyhow::Result<()> {
-        self.ended.join_next().await.expect("it ran").expect("no panic")
+        self.ended.join_next().await.expect("the replica ran").expect("no panic")
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_two_works_and_the_other_is_ready_and_waits() {
+async fn one_of_two_replicas_works_and_the_other_stands_by() {
     let world = World::new();
     let _first = world.start("a");
     world.until("a starts").await;
     let second = world.start("bb");
-    eventually("it knows who leads", || second.health.readiness().is_ok()).await;
+    eventually("it knows the leader", || second.health.readiness().is_ok()).await;
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(world.deeds(), ["a starts"]);
     assert_eq!(second.health.readiness(), Ok(()));
     assert!(!second.shards.is_running());
 }
 
+// Behaviour: P8
 #[tokio::test(start_paused = true)]
-async fn who_is_stopped_finishes_gives_the_lease_back_and_is_followed_at_once() {
+async fn a_stopped_leader_releases_the_lease_for_the_next() {
     let world = World::new();
     let mut first = world.start("a");
     world.until("a starts").await;
@@ -143,10 +145,10 @@ async fn who_is_stopped_finishes_gives_the_lease_back_and_is_followed_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_stopped_gives_each_shard_back_as_soon_as_nothing_is_under_way_in_it() {
+async fn a_stopped_replica_releases_each_shard_when_it_is_idle() {
     let world = World::new();
     let mut first = world.start_in("a", 2);
-    eventually("it has all", || first.shards.held() == 2).await;
+    eventually("it holds all shards", || first.shards.held() == 2).await;
     let mut turns = first.shards.enter_all();
     let turn = turns.pop().expect("two");
     drop(turns);
@@ -156,14 +158,18 @@ async fn who_is_stopped_gives_each_shard_back_as_soon_as_nothing_is_under_way_in
     assert!(turn.is_valid());
     assert_eq!((first.shards.held(), second.shards.held()), (1, 1));
     drop(turn);
-    eventually("it is over there", || first.shards.held() == 0).await;
-    assert_eq!(world.deeds(), ["a starts", "bb starts"], "other work of the first one is under way still");
+    eventually("the turn has ended", || first.shards.held() == 0).await;
+    assert_eq!(
+        world.deeds(),
+        ["a starts", "bb starts"],
+        "other work of the first replica is still in progress"
+    );
     first.ended().await.expect("in good order");
-    eventually("the other has all", || second.shards.held() == 2).await;
+    eventually("the other replica holds all shards", || second.shards.held() == 2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_killed_is_followed_when_the_lease_is_over() {
+async fn a_killed_leader_is_replaced_when_the_lease_expires() {
     let world = World::new();
     let first = world.start("a");
     world.until("a starts").await;
@@ -176,7 +182,7 @@ async fn who_is_killed_is_followed_when_the_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_and_is_stopped_ends_without_having_worked() {
+async fn a_stopped_standby_ends_without_having_worked() {
     let world = World::new();
     let _first = world.start("a");
     world.until("a starts").await;
@@ -185,11 +191,11 @@ async fn who_waits_and_is_stopped_ends_without_having_worked() {
     second.stop.cancel();
     second.ended().await.expect("in good order");
     assert_eq!(world.deeds(), ["a starts"]);
-    let holder = world.lease().spec.and_then(|spec| spec.holder_identity).expect("a leads still");
+    let holder = world.lease().spec.and_then(|spec| spec.holder_identity).expect("a still leads");
     assert_eq!(holder, first_identity(&world), "{holder}");
 }
 
-/// Who took the Lease first.
+/// The first holder of the Lease.
 fn first_identity(world: &World) -> String {
     let writes = world.kube.writes();
     let creation = writes.iter().find(|write| write.method == Method::POST.as_str()).expect("made");
@@ -197,7 +203,7 @@ fn first_identity(world: &World) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_the_lease_to_another_ends_at_once_with_an_error() {
+async fn a_replica_that_loses_the_lease_ends_with_an_error() {
     let world = World::new();
     let mut first = world.start("a");
     world.until("a starts").await;
@@ -209,13 +215,14 @@ async fn who_loses_the_lease_to_another_ends_at_once_with_an_error() {
     });
     let taken = Instant::now();
     let error = first.ended().await.expect_err("it is not the leader");
-    assert!(error.to_string().contains("kube-system/cloud-node-controller is lost to other"), "{error}");
+    assert!(error.to_string().contains("kube-system/cloud-node-controller was lost to other"), "{error}");
     assert!(taken.elapsed() <= Duration::from_secs(3), "{:?}: nothing is waited for", taken.elapsed());
-    assert_eq!(world.deeds(), ["a starts"], "what was under way is dropped");
+    assert_eq!(world.deeds(), ["a starts"], "work in progress is dropped");
 }
 
+// Behaviour: P11
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_stops_writes_and_ends_no_process() {
+async fn an_unreachable_api_server_stops_writes_but_no_process() {
     let world = World::new();
     let first = world.start("a");
     world.until("a starts").await;
@@ -228,10 +235,11 @@ async fn an_api_server_that_is_away_stops_writes_and_ends_no_process() {
     tokio::time::sleep(Duration::from_mins(10)).await;
     world.kube.away(false);
     eventually("it leads again", || first.shards.is_running()).await;
-    assert!(first.shards.epoch() > epoch, "a new term, of which the adapter hears");
-    assert_eq!(world.deeds(), ["a starts"], "its work went on");
+    assert!(first.shards.epoch() > epoch, "a new term, which the adapter sees");
+    assert_eq!(world.deeds(), ["a starts"], "its work continued");
 }
 
+// Behaviour: P8
 #[tokio::test(start_paused = true)]
 async fn outside_of_its_term_a_process_changes_nothing_in_the_cloud() {
     let world = World::new();
@@ -247,13 +255,13 @@ async fn outside_of_its_term_a_process_changes_nothing_in_the_cloud() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_in_an_earlier_term_of_ours_is_refused_by_nobody_newer() {
+async fn a_late_request_of_an_own_earlier_term_is_not_a_stale_fence() {
     let world = World::new();
     let first = world.start("a");
     world.until("a starts").await;
     let adapter = world.cloud.adapter().writing_in(first.shards.clone());
     let deletion = |epoch| {
-        let stale = AdapterError::new(Reason::StaleFence, "a newer one was here");
+        let stale = AdapterError::new(Reason::StaleFence, "a newer writer was here");
         world.cloud.fail_next("DeleteLoadBalancer", stale);
         let fence = Some(Fence { epoch, ..Fence::default() });
         let request = DeleteLoadBalancerRequest { fence, ..DeleteLoadBalancerRequest::default() };
@@ -269,22 +277,24 @@ async fn what_was_asked_for_in_an_earlier_term_of_ours_is_refused_by_nobody_newe
     assert_eq!(deletion(first.shards.epoch()).await.map_err(|error| error.reason), Err(Reason::StaleFence));
 }
 
+// Behaviour: P11
 #[tokio::test(start_paused = true)]
-async fn the_election_is_one_of_the_things_that_must_proceed() {
+async fn liveness_covers_the_election() {
     let world = World::new();
     let mut first = world.start("a");
     world.until("a starts").await;
     assert_eq!(first.health.liveness(), Ok(()));
-    // As if it hung: nothing of it goes on.
+    // As if the election hung: no part of it runs.
     first.ended.abort_all();
     while first.ended.join_next().await.is_some() {}
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let stuck = first.health.liveness().expect_err("nobody would ever renew the Lease");
-    assert!(stuck.starts_with("leaderElection: the election has stood still for 6"), "{stuck}");
+    let stuck = first.health.liveness().expect_err("no replica would ever renew the Lease");
+    assert!(stuck.starts_with("leaderElection: the election has not made progress for 6"), "{stuck}");
 }
 
+// Behaviour: P12
 #[tokio::test(start_paused = true)]
-async fn in_another_project_nothing_is_changed_until_a_person_says_that_the_move_is_meant() {
+async fn another_project_is_not_changed_before_confirmation() {
     let world = World::new();
     let kept = || world.lease().metadata.annotations.unwrap_or_default().remove("cloudadapter.dev/scope");
     world.cloud.moves_to("a");
@@ -297,7 +307,7 @@ async fn in_another_project_nothing_is_changed_until_a_person_says_that_the_move
     first.stop.cancel();
     first.ended().await.expect("in good order");
 
-    // A restart forgets nothing.
+    // The scope survives a restart.
     let second = world.start("bb");
     world.until("bb starts").await;
     assert!(!second.may_change().await);
@@ -320,19 +330,19 @@ async fn in_another_project_nothing_is_changed_until_a_person_says_that_the_move
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_election_a_move_is_noticed_as_long_as_the_process_runs() {
+async fn without_an_election_a_move_is_noticed_until_a_restart() {
     let world = World::new();
     world.cloud.moves_to("a");
     let process = Process::new(NAMES, world.kube.client(), world.cloud.adapter(), Clock::starting_at(BEGIN));
     let (adapter, health) = (process.adapter.clone(), process.health.clone());
     let mut running = JoinSet::new();
     running.spawn(process.finish());
-    adapter.get_info().await.expect("it is there");
+    adapter.get_info().await.expect("the adapter answers");
     assert_eq!(health.readiness(), Ok(()));
     world.cloud.moves_to("b");
-    adapter.get_info().await.expect("it is there");
+    adapter.get_info().await.expect("the adapter answers");
     let why = health.readiness().expect_err("moved");
     assert!(why.contains("restart this controller"), "{why}");
     let told = || !world.kube.event_objects().is_empty();
-    eventually("people hear of it", told).await;
+    eventually("an Event is emitted", told).await;
 }

@@ -1,7 +1,7 @@
 //! A stateful fake of a cloud behind its adapter: the whole contract over items in memory, served by a real gRPC server.
 //!
-//! It keeps items, counts calls and takes a next error. It knows no latency and no vendor calls: what things cost is told by the
-//! simulated cloud, in the tests that run it.
+//! It stores items, counts calls and can return an error for the next call. It has no latency and no vendor calls: tests of costs use the
+//! simulated cloud.
 
 mod connection;
 mod instances;
@@ -55,21 +55,21 @@ struct Shared {
     changed: Sender<()>,
 }
 
-/// All that there is. Tests may look at everything and change everything through [`FakeCloud::edit`].
+/// The whole state. Tests read it through [`FakeCloud::read`] and change it through [`FakeCloud::edit`].
 #[derive(Debug, Default)]
 pub struct State {
     /// By provider ID.
     pub instances: BTreeMap<String, Instance>,
-    /// Provider IDs that a look-up finds and the watch does not show: the vendor's listing lags behind.
+    /// Provider IDs that a look-up finds and the watch does not show, as if the vendor's listing lagged behind.
     pub unlisted: Vec<String>,
-    /// Provider IDs of which a look-up says that they are gone, with evidence; of any other that is not there it says nothing sure.
+    /// Provider IDs that a look-up reports as gone, with evidence; for any other missing ID it reports nothing definite.
     pub gone: BTreeSet<String>,
-    /// Provider IDs of which a look-up cannot tell.
+    /// Provider IDs for which a look-up gives no answer.
     pub untold: BTreeSet<String>,
-    /// Nobody is gone but for who asks about one that is there in the same call: the adapter was just started, and knows of none that it
-    /// is of this cluster.
+    /// Reports an instance as gone only if the same call also asks about an existing one, like an adapter that was just started and knows
+    /// no instance of this cluster.
     pub wants_witnesses: bool,
-    /// What watches of the instances show instead, and when it was listed: the vendor answers no listings any more.
+    /// What watches of the instances show instead, and when it was listed: the vendor no longer answers listings.
     pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
     /// By vendor ID.
     pub load_balancers: BTreeMap<String, LoadBalancer>,
@@ -77,23 +77,23 @@ pub struct State {
     pub backend_sets: BTreeMap<String, Vec<Backend>>,
     /// By vendor ID.
     pub routes: BTreeMap<String, Route>,
-    /// How many calls of ensure and delete answer PENDING or DELETING, before the next one is done.
+    /// How many calls of ensure and delete answer PENDING or DELETING before the next one completes.
     pub pending: u32,
-    /// When such a call is to be repeated, as the adapter says. `None`: after 2 s.
+    /// The retry delay in such answers. `None`: 2 s.
     pub retry_after: Option<prost_types::Duration>,
-    /// What [`AdapterService`] tells of itself.
+    /// The answer of [`AdapterService`].
     pub info: GetInfoResponse,
     /// Calls so far by RPC name.
     pub calls: BTreeMap<&'static str, u32>,
-    /// RPCs that this adapter does not have.
+    /// RPCs that this adapter does not implement.
     pub missing: BTreeSet<&'static str>,
     /// How long calls of an RPC take.
     pub slow: BTreeMap<&'static str, Duration>,
-    /// Ensures and deletions of one load balancer that are under way, by the UID of its owner: now, and the most so far.
+    /// Ensures and deletions in progress for each load balancer, by the UID of its owner: now, and the maximum so far.
     pub under_way: BTreeMap<String, (u32, u32)>,
-    /// What the next calls of an RPC are answered with.
+    /// Errors for the next calls, by RPC.
     pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
-    /// Verbs that were asked what they would do, so far.
+    /// Number of dry-run verbs so far.
     pub dry_runs: Vec<&'static str>,
     /// Requests so far.
     pub batch_gets: Vec<BatchGetInstancesRequest>,
@@ -126,7 +126,7 @@ impl FakeCloud {
         Self { shared, connector }
     }
 
-    /// A client of it. Must be called inside a tokio runtime.
+    /// A client of the fake. Must be called inside a tokio runtime.
     #[must_use]
     pub fn adapter(&self) -> Adapter {
         let endpoint = adapter_client::settings(http::Uri::from_static("http://adapter.test"));
@@ -140,26 +140,26 @@ impl FakeCloud {
         self.shared.clock
     }
 
-    /// The vendor answers no listings any more: watches show what there is now, and with time it gets old. Or it does again.
+    /// Makes the vendor stop answering listings, so that watches show the current items with an increasing age; or makes it answer again.
     pub fn lists(&self, lists: bool) {
         let now = self.clock().now();
         self.edit(|state| state.listing = (!lists).then(|| (now, state.instances.clone())));
     }
 
-    /// The adapter is started anew, with the credentials of this project.
+    /// Restarts the adapter with the credentials of this project.
     pub fn moves_to(&self, project: &str) {
         self.away(true);
         self.edit(|state| state.info.scope = Some(watch::scope_of(project)));
         self.away(false);
     }
 
-    /// Puts an instance there, or changes it. Watches hear of it.
+    /// Adds or changes an instance, and notifies watches.
     pub fn put(&self, instance: impl Into<Instance>) {
         let instance = instance.into();
         self.edit(|state| drop(state.instances.insert(instance.provider_id.clone(), instance)));
     }
 
-    /// A machine goes, and the cloud can prove it.
+    /// Deletes an instance, so that the cloud can prove it.
     pub fn end(&self, provider_id: &str) {
         self.edit(|state| {
             state.instances.remove(provider_id);
@@ -167,12 +167,12 @@ impl FakeCloud {
         });
     }
 
-    /// Looks at all that there is.
+    /// Reads the state.
     pub fn read<R>(&self, reader: impl FnOnce(&State) -> R) -> R {
         reader(&self.shared.state())
     }
 
-    /// Changes anything. Watches hear of it.
+    /// Changes the state, and notifies watches.
     pub fn edit<R>(&self, editor: impl FnOnce(&mut State) -> R) -> R {
         let result = editor(&mut self.shared.state());
         self.shared.changed.send_replace(());
@@ -185,39 +185,39 @@ impl FakeCloud {
         self.read(|state| state.calls.get(rpc).copied().unwrap_or_default())
     }
 
-    /// The next call of this RPC is answered with an error and does nothing.
+    /// Makes the next call of this RPC fail without an effect.
     pub fn fail_next(&self, rpc: &'static str, error: AdapterError) {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
-    /// From now on calls of this RPC take so long: they are done and answered at the end of it. Known to those that answer once, but
-    /// for `GetInfo`.
+    /// Makes calls of this RPC take this long: they take effect and are answered at the end of it. Applies to unary RPCs except `GetInfo`.
     pub fn slow(&self, rpc: &'static str, by: Duration) {
         self.edit(|state| state.slow.insert(rpc, by));
     }
 
-    /// From now on this is an adapter that does not have this RPC: an older one, or one that is half upgraded. Watches that run go on.
+    /// Makes this an adapter that does not implement this RPC, such as an older one or one that is being upgraded. Running watches
+    /// continue.
     pub fn without(&self, rpc: &'static str) {
         self.edit(|state| state.missing.insert(rpc));
     }
 
-    /// It has the RPC again.
+    /// Implements the RPC again.
     pub fn with(&self, rpc: &'static str) {
         self.edit(|state| state.missing.remove(rpc));
     }
 
-    /// The adapter is not there, connections break; or it is back.
+    /// Makes the adapter unreachable and breaks its connections, or makes it reachable again.
     pub fn away(&self, away: bool) {
         self.connector.away(away);
     }
 
-    /// The adapter is there, takes connections and says nothing any more; or it is started anew.
+    /// Makes the adapter accept connections without ever answering, or restarts it.
     pub fn hang(&self, hangs: bool) {
         self.connector.hang(hangs);
     }
 }
 
-/// It has routes; tests of what else it has say so themselves.
+/// The capabilities: routes; tests set others themselves.
 fn info() -> GetInfoResponse {
     let level = Level::Stable.into();
     let routes = Capability { name: "routes".to_owned(), level, ..Capability::default() };
@@ -238,7 +238,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the vendor was asked for what watches show.
+    /// When the vendor was asked for the content that watches show.
     fn observed(&self, state: &State) -> prost_types::Timestamp {
         state.listing.as_ref().map_or_else(|| self.now(), |(at, _)| wire(*at))
     }
@@ -247,7 +247,7 @@ impl Shared {
         wire(self.clock.now())
     }
 
-    /// Lasts as long as the test ordered.
+    /// Waits as long as the test ordered.
     async fn takes_its_time(&self, rpc: &'static str) {
         let slow = self.state().slow.get(rpc).copied();
         if let Some(slow) = slow.filter(|slow| !slow.is_zero()) {
@@ -255,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// Counts a call and returns the error that was ordered for it.
+    /// Counts a call and returns the error that the test ordered for it.
     fn called(&self, rpc: &'static str) -> Result<MutexGuard<'_, State>, Status> {
         let mut state = self.state();
         *state.calls.entry(rpc).or_default() += 1;

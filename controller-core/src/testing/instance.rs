@@ -23,7 +23,7 @@ pub fn instance(provider_id: &str) -> InstanceBuilder {
 pub struct InstanceBuilder(Instance);
 
 impl InstanceBuilder {
-    /// Called so at the vendor.
+    /// With this name in the cloud.
     pub fn named(mut self, name: &str) -> Self {
         self.0.name = name.to_owned();
         self
@@ -39,7 +39,7 @@ impl InstanceBuilder {
         self.address(Type::ExternalIp, ip)
     }
 
-    /// With one more address of a type: an IP address or a name, as the type says.
+    /// With one more address of this type: an IP address or a name, depending on the type.
     pub fn address(mut self, type_: Type, address: &str) -> Self {
         let is_ip = matches!(type_, Type::InternalIp | Type::ExternalIp);
         let value = if is_ip { Value::Ip(address.to_owned()) } else { Value::Name(address.to_owned()) };
@@ -59,13 +59,13 @@ impl InstanceBuilder {
         self
     }
 
-    /// Of another type.
+    /// With this instance type.
     pub fn of_type(mut self, instance_type: &str) -> Self {
         self.0.instance_type = instance_type.to_owned();
         self
     }
 
-    /// Somewhere else.
+    /// In this region and zone.
     pub fn zone(mut self, region: &str, zone: &str) -> Self {
         self.0.region = region.to_owned();
         self.0.zone = zone.to_owned();
@@ -78,7 +78,7 @@ impl InstanceBuilder {
         self
     }
 
-    /// In another state.
+    /// In this state.
     pub fn state(mut self, state: InstanceState) -> Self {
         self.0.state = state.into();
         self

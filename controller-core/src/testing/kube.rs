@@ -1,9 +1,9 @@
-//! A stateful fake of the API server under [`kube::Client`]: objects in a map, get, list, watch, create, patch, delete; and what can
-//! go wrong, as a test orders it.
+//! A stateful fake of the API server under [`kube::Client`]: objects in a map, get, list, watch, create, patch, delete, and faults that a
+//! test orders.
 //!
-//! It knows of Kubernetes only what the controllers use: the status subresource, resource versions, finalizers, who put which of them
-//! there, and the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else: that is what the
-//! tests against a real API server are for.
+//! It implements only what the controllers use of Kubernetes: the status subresource, resource versions, finalizers and their managers, and
+//! the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else; the tests against a real API server
+//! do.
 
 mod faults;
 mod managed;
@@ -40,7 +40,7 @@ use crate::{
     mirror::ObjectName,
 };
 
-/// The place of a watch that has had its last line.
+/// The position of a watch that has sent its last line.
 const OVER: u64 = u64::MAX;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -50,9 +50,9 @@ type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 pub struct Write {
     /// `PATCH`, `POST` or `DELETE`.
     pub method: String,
-    /// Such as `/api/v1/nodes/a/status`.
+    /// The path, such as `/api/v1/nodes/a/status`.
     pub path: String,
-    /// What was sent.
+    /// The body.
     pub body: Value,
 }
 
@@ -65,7 +65,7 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes watches. The value does not matter.
     changed: watch::Sender<()>,
-    /// Breaks what hangs. The value does not matter.
+    /// Breaks hanging requests. The value does not matter.
     healed: watch::Sender<()>,
 }
 
@@ -73,7 +73,7 @@ struct Shared {
 struct State {
     store: Store,
     writes: Vec<Write>,
-    /// Nobody answers.
+    /// Whether all connections are refused.
     away: bool,
     /// How often the watches were silenced.
     silenced: u32,
@@ -81,7 +81,7 @@ struct State {
     hooks: Hooks,
     /// Requests so far, by verb and collection.
     requests: BTreeMap<(Verb, String), u32>,
-    /// Watches without bookmarks: a resource that rests is listed again when they end.
+    /// Watches without bookmarks. Without bookmarks, a resource without changes has to be listed again when its watch ends.
     unmarked_watches: u32,
 }
 
@@ -99,13 +99,13 @@ impl FakeKube {
         Self::default()
     }
 
-    /// A client of it. Must be called inside a tokio runtime.
+    /// A client of the fake. Must be called inside a tokio runtime.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.connection(), "default")
     }
 
-    /// A client of it whose requests pass `requests`, as those of a controller do. Must be called inside a tokio runtime.
+    /// A client of the fake whose requests pass through `requests`, as those of a controller do. Must be called inside a tokio runtime.
     #[must_use]
     pub fn client_through(&self, requests: &Requests) -> Client {
         Client::new(requests.layer(self.connection()), "default")
@@ -119,11 +119,11 @@ impl FakeKube {
             let this = this.clone();
             Box::pin(async move { this.serve(request).await })
         });
-        // As the real client has it: what hangs is given up.
+        // The real client gives up hanging requests, too.
         tower::timeout::Timeout::new(service, kube_api::ANSWER_LIMIT)
     }
 
-    /// Puts an object as somebody else would: created, or replaced whole. Not one of [`FakeKube::writes`].
+    /// Creates or replaces an object as another client would. Not one of [`FakeKube::writes`].
     pub fn put<K>(&self, object: impl Into<K>)
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -137,7 +137,7 @@ impl FakeKube {
         self.wake();
     }
 
-    /// Changes an object as somebody else would. Not one of [`FakeKube::writes`].
+    /// Changes an object as another client would. Not one of [`FakeKube::writes`].
     pub fn change<K>(&self, name: &ObjectName, change: impl FnOnce(&mut K))
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
@@ -148,13 +148,13 @@ impl FakeKube {
         }
     }
 
-    /// Deletes an object as somebody else would: marked only, if it has finalizers.
+    /// Deletes an object as another client would: only marks it if it has finalizers.
     pub fn delete<K: Resource<DynamicType = ()>>(&self, name: &ObjectName) {
         self.state().store.delete(&key::<K>(name));
         self.wake();
     }
 
-    /// What the last Event of this reason on an object of this name says.
+    /// The text of the last Event with this reason about an object with this name.
     #[must_use]
     pub fn told(&self, reason: &str, name: &str) -> Option<String> {
         let of = |event: &Event| event.reason.as_deref() == Some(reason);
@@ -162,7 +162,7 @@ impl FakeKube {
         self.event_objects().into_iter().filter(of).rfind(about).and_then(|event| event.message)
     }
 
-    /// An object as it is now.
+    /// The current state of an object.
     #[must_use]
     pub fn get<K>(&self, name: &ObjectName) -> Option<K>
     where
@@ -172,7 +172,7 @@ impl FakeKube {
         serde_json::from_value(state.store.get(&key::<K>(name))?.clone()).ok()
     }
 
-    /// The writes so far, Events left out.
+    /// The writes so far, without Events.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let state = self.state();
@@ -190,7 +190,7 @@ impl FakeKube {
             .collect()
     }
 
-    /// The Events so far, whole.
+    /// The complete Events so far.
     #[must_use]
     pub fn event_objects(&self) -> Vec<Event> {
         let state = self.state();
@@ -198,7 +198,7 @@ impl FakeKube {
         events.filter_map(|value| serde_json::from_value(value.clone()).ok()).collect()
     }
 
-    /// How many requests of this verb to this resource, such as `nodes`, arrived so far.
+    /// How many requests of this verb to this resource, such as `nodes`, have arrived so far.
     #[must_use]
     pub fn requests(&self, verb: Verb, resource: &str) -> u32 {
         let state = self.state();
@@ -208,46 +208,46 @@ impl FakeKube {
         counts.map(|(_, count)| count).sum()
     }
 
-    /// How many watches that take no bookmarks arrived so far.
+    /// How many watches without bookmarks have arrived so far.
     #[must_use]
     pub fn unmarked_watches(&self) -> u32 {
         self.state().unmarked_watches
     }
 
-    /// The next write that is no Event is answered with this HTTP status and does nothing.
+    /// Answers the next write, except of an Event, with this HTTP status and without an effect.
     pub fn refuse_next(&self, status: u16) {
         self.order(Fault::status(status).on_writes().times(1));
     }
 
-    /// From now on this goes wrong. Of two faults that meet a request, the one that was ordered first counts.
+    /// Adds a fault. If several faults apply to a request, the oldest one counts.
     pub fn order(&self, fault: Fault) {
         self.state().faults.order(fault);
     }
 
-    /// Nothing goes wrong any more, and what hangs breaks.
+    /// Removes all faults, and breaks hanging requests.
     pub fn heal(&self) {
         self.state().faults.clear();
         self.0.healed.send_replace(());
     }
 
-    /// Somebody else is faster: `change` happens when the next write that is no Event has arrived, before it is judged. Several
-    /// meet one write each, in their order.
+    /// Models a concurrent writer: `change` happens when the next write, except of an Event, has arrived and before it is checked. Several
+    /// changes apply to one write each, in their order.
     pub fn before_next_write(&self, change: impl FnOnce(&Self) + Send + 'static) {
         self.state().hooks.push(Box::new(change));
     }
 
-    /// Forgets what happened so far: watches from before end with “too old resource version”, and so does whoever asks for one.
+    /// Forgets the history: older watches, and new ones from an older version, end with “too old resource version”.
     pub fn compact(&self) {
         self.state().store.compact();
         self.wake();
     }
 
-    /// Watches that run stay open and say nothing any more, as behind a firewall that has forgotten their connections. New ones are served.
+    /// Keeps running watches open but silent, as behind a firewall that has forgotten their connections. New ones are served.
     pub fn silence_watches(&self) {
         self.state().silenced += 1;
     }
 
-    /// Nobody answers any more, watches break; or it is back.
+    /// Refuses all connections and breaks watches, or serves again.
     pub fn away(&self, away: bool) {
         self.state().away = away;
         self.wake();
@@ -284,7 +284,7 @@ impl FakeKube {
         Ok(answer)
     }
 
-    /// Notes a request, and lets happen what was to happen before it is judged.
+    /// Records a request, and applies the change that was to happen before it is checked.
     fn arrived(&self, target: &Target, body: &[u8]) {
         let mut state = self.state();
         *state.requests.entry((target.verb(), target.collection.clone())).or_default() += 1;
@@ -309,7 +309,7 @@ impl FakeKube {
         json_answer(status, &value)
     }
 
-    /// Everything after the resource version that was asked for, and then whatever happens.
+    /// Streams all events after the requested resource version, and then new ones.
     fn watch(&self, target: Target) -> Answer {
         let begin = (self.clone(), self.0.changed.subscribe(), target.resource_version);
         let silenced = self.state().silenced;
@@ -350,7 +350,7 @@ fn json_answer(status: StatusCode, value: &Value) -> Result<Answer, BoxError> {
     Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)
 }
 
-/// The answer to a request that met a fault. Who is asked to come back later is told so in plain text, as the API server does.
+/// The answer to a request with a fault. A Retry-After comes with plain text, as from the API server.
 fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, BoxError> {
     let Some(delay) = retry_after else {
         let (status, value) = refused(status, "ordered by the test");
@@ -361,10 +361,10 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, 
     Ok(answer.header("retry-after", delay.as_secs()).body(body)?)
 }
 
-/// What the API server answers when it does not do as it was asked.
+/// A Status with an error.
 fn refused(status: StatusCode, message: &str) -> (StatusCode, Value) {
     let code = status.as_u16();
-    // As the API server writes them: `NotFound`.
+    // The reason in CamelCase, as the API server writes it: `NotFound`.
     let reason = match status {
         StatusCode::UNPROCESSABLE_ENTITY => "Invalid".to_owned(),
         _ => status.canonical_reason().unwrap_or_default().replace(' ', ""),

@@ -72,7 +72,7 @@ impl NodeBuilder {
         self.address("InternalIP", ip)
     }
 
-    /// Whose kubelet last said this of its readiness: `True`, `False` or `Unknown`.
+    /// With this status of the condition `Ready`: `True`, `False` or `Unknown`.
     pub fn ready(mut self, status: &str) -> Self {
         let conditions = self.0.status.get_or_insert_default().conditions.get_or_insert_default();
         conditions.retain(|condition| condition.type_ != "Ready");
@@ -93,13 +93,13 @@ impl NodeBuilder {
         self
     }
 
-    /// With another UID: a node that was made anew under its old name.
+    /// With another UID: a node that was recreated under its old name.
     pub fn uid(mut self, uid: &str) -> Self {
         self.0.metadata.uid = Some(uid.to_owned());
         self
     }
 
-    /// Made at this time.
+    /// Created at this time.
     pub fn created(mut self, at: Timestamp) -> Self {
         self.0.metadata.creation_timestamp = Some(Time(at));
         self

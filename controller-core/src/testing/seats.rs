@@ -1,4 +1,4 @@
-//! Shards that a test gives to a process and takes away.
+//! Shards that a test assigns to a process and takes away.
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +16,9 @@ use k8s_openapi::{
 };
 use tokio::{sync::watch, time::Instant};
 
-use crate::start::{Shards, Term};
+use crate::leadership::{Shards, Term};
 
-/// Who has which shard. Cloning gives another handle to the same.
+/// The holders of the shards. Cloning gives another handle to the same.
 #[derive(Clone, Debug)]
 pub struct Seats(Arc<Inner>);
 
@@ -27,17 +27,17 @@ struct Inner {
     tellers: Vec<watch::Sender<Leadership>>,
     shards: Shards,
     epochs: AtomicU64,
-    /// By shard, since which term it was the process's.
+    /// For each shard: the term since which the process has held it.
     lapsed: Mutex<BTreeMap<usize, u64>>,
 }
 
-/// As which the process competes.
+/// The identity of the process as a candidate.
 const ME: &str = "me";
-/// A Lease lasts so long.
+/// Duration of a Lease.
 const LASTS: Duration = Duration::from_secs(15);
 
 impl Seats {
-    /// So many shards, none of which is the process's.
+    /// This number of shards, none of which the process holds.
     #[must_use]
     pub fn new(controller: &'static str, count: usize) -> Self {
         let seat = |number: usize| {
@@ -62,7 +62,7 @@ impl Seats {
         }))
     }
 
-    /// The process has this shard for a while, in a new term, and others had it before.
+    /// The process gets this shard for a while, in a new term, after another process held it.
     pub fn give(&self, shard: usize, lasts: Duration) {
         let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
         if let Some(teller) = self.0.tellers.get(shard) {
@@ -71,7 +71,7 @@ impl Seats {
         }
     }
 
-    /// The process keeps this shard for another while, in a new term or in the one that it has; nobody else had it in between.
+    /// The process keeps this shard for another while, in a new term or in the current one; no other process held it in between.
     pub fn renew(&self, shard: usize, lasts: Duration, in_new_term: bool) {
         let until = Instant::now() + lasts;
         let next = self.0.epochs.fetch_add(u64::from(in_new_term), Ordering::Relaxed) + 1;
@@ -84,7 +84,7 @@ impl Seats {
         });
     }
 
-    /// The process cannot rely on this shard any more, and nobody else has it: [`Self::recover`] gives it back.
+    /// The process cannot rely on this shard any more, and no other process holds it: [`Self::recover`] ends that.
     pub fn lapse(&self, shard: usize) {
         let Some(teller) = self.0.tellers.get(shard) else { return };
         if let Leadership::Leader { since, .. } = &*teller.borrow() {
@@ -93,7 +93,7 @@ impl Seats {
         teller.send_replace(Leadership::Follower { holder: Some(ME.to_owned()) });
     }
 
-    /// It has it again, in a new term after one of its own.
+    /// The process holds the shard again, in a new term directly after its own.
     pub fn recover(&self, shard: usize, lasts: Duration) {
         let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
         let epoch = self.0.epochs.fetch_add(1, Ordering::Relaxed) + 1;
@@ -107,21 +107,21 @@ impl Seats {
         self.0.lapsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another process has this shard.
+    /// Another process holds this shard.
     pub fn take(&self, shard: usize) {
         if let Some(teller) = self.0.tellers.get(shard) {
             teller.send_replace(Leadership::Follower { holder: Some("other".to_owned()) });
         }
     }
 
-    /// The Lease that stands for all of them.
+    /// The Lease that represents all shards.
     pub(super) fn first_lease(&self) -> Lease {
         let about = self.0.shards.lease().unwrap_or_default();
         let metadata = ObjectMeta { namespace: about.namespace, name: about.name, ..ObjectMeta::default() };
         Lease { metadata, ..Lease::default() }
     }
 
-    /// All of them.
+    /// All shards.
     #[must_use]
     pub fn shards(&self) -> Shards {
         self.0.shards.clone()

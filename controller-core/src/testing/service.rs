@@ -40,7 +40,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Of another type.
+    /// With this type.
     pub fn of_type(mut self, type_: &str) -> Self {
         self.spec().type_ = Some(type_.to_owned());
         self
@@ -64,7 +64,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Of a load balancer class.
+    /// With this load balancer class.
     pub fn class(mut self, class: &str) -> Self {
         self.spec().load_balancer_class = Some(class.to_owned());
         self
@@ -101,7 +101,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// With anything else.
+    /// With any other change.
     pub fn with(mut self, change: impl FnOnce(&mut ServiceSpec)) -> Self {
         change(self.spec());
         self

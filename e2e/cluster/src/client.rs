@@ -1,4 +1,4 @@
-//! What one does with a cluster that is up: talk to it, and give it images.
+//! Use of a running cluster: kubectl, and loading of images.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +13,10 @@ use crate::run::run;
 use crate::up::Programs;
 use crate::wait::say;
 
-/// Fails unless there is a cluster, and the right to use it.
+/// Fails unless a cluster runs and the caller is root.
 ///
 /// # Errors
-/// With what to do.
+/// Returns an error that says what to do.
 pub fn check(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
     let up = running(layout, "kube-apiserver").is_some();
@@ -24,10 +24,10 @@ pub fn check(layout: &Layout) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A command that becomes kubectl, as the administrator, where the API server can be reached.
+/// Returns a command that runs kubectl as the administrator in the fabric, where the API server is reachable.
 ///
 /// # Errors
-/// When this is not root, or nothing runs.
+/// Returns an error if the caller is not root, or if no cluster runs.
 pub fn kubectl(layout: &Layout, programs: &Programs) -> anyhow::Result<Command> {
     check(layout)?;
     let mut command = enter(Place::Fabric, None);
@@ -35,22 +35,22 @@ pub fn kubectl(layout: &Layout, programs: &Programs) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// Gives images out of archives (of `docker save`, or OCI with names in them) to each node.
+/// Imports images from archives (of `docker save`, or OCI archives with image names) into each node.
 ///
 /// # Errors
-/// When no node runs, or one does not take an archive.
+/// Returns an error if no node runs, or if a node rejects an archive.
 pub fn load(layout: &Layout, programs: &Programs, archives: &[PathBuf]) -> anyhow::Result<()> {
     check(layout)?;
     let nodes: Vec<_> = Node::up_to(NODES_MAX).filter(|&node| runs(layout, node)).collect();
     ensure!(!nodes.is_empty(), "no node runs; start one: cargo xtask cluster up");
     for archive in archives {
-        ensure!(archive.is_file(), "there is no {}", archive.display());
-        // Whoever enters other mounts is in another folder.
-        let archive =
-            &std::path::absolute(archive).with_context(|| format!("where is {}", archive.display()))?;
+        ensure!(archive.is_file(), "{} is not a file", archive.display());
+        // The path must be absolute: the process that enters the node's mount namespace has another working directory.
+        let archive = &std::path::absolute(archive)
+            .with_context(|| format!("cannot resolve the path {}", archive.display()))?;
         for &node in &nodes {
             let took = import(layout, programs.path(Tool::Ctr)?, node, archive);
-            took.with_context(|| format!("{node} does not take {}", archive.display()))?;
+            took.with_context(|| format!("{node} rejected {}", archive.display()))?;
         }
         say(&format!("  {} is on {} nodes", archive.display(), nodes.len()));
     }
@@ -62,7 +62,7 @@ pub(crate) fn runs(layout: &Layout, node: Node) -> bool {
 }
 
 pub(crate) fn import(layout: &Layout, ctr: &Path, node: Node, archive: &Path) -> anyhow::Result<()> {
-    // Unpacking is done by ctr itself, or by containerd with mounts of its own: both must see the same ones.
+    // ctr itself unpacks the image, or containerd with mounts of its own: both must see the same mounts.
     let mounts = running(layout, &node.server("mounts"));
     let mut command = enter(Place::Node(node), mounts);
     command.arg(ctr).arg("--address").arg(layout.containerd_socket(node));

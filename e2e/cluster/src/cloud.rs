@@ -1,4 +1,4 @@
-//! The simulated cloud in the fabric: it knows the nodes as its instances. Who asks is inside the fabric, or a pod.
+//! The simulated cloud in the fabric. It has the nodes as its instances. Its clients run in the fabric or in pods.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use tokio::net::TcpStream;
 
 use crate::layout::{CLOUD_PORT, FABRIC_ADDRESS, Node};
 
-/// Where it listens.
+/// The address that it listens on.
 pub fn url() -> String {
     format!("http://{FABRIC_ADDRESS}:{CLOUD_PORT}")
 }
 
-/// All that it has. For processes inside the fabric.
+/// Returns the complete state of the cloud. For processes inside the fabric.
 ///
 /// # Errors
-/// When it does not answer, or not in JSON.
+/// Returns an error if the cloud does not answer, or if the answer is not JSON.
 pub async fn state() -> anyhow::Result<Value> {
     call(&request("GET", "/admin/state", "")).await
 }
 
-/// Makes an instance for each node that has none. For processes inside the fabric.
+/// Creates an instance for each node that has none. For processes inside the fabric.
 ///
 /// # Errors
-/// When it does not answer, or refuses.
+/// Returns an error if the cloud does not answer, or if it rejects the request.
 pub async fn register(nodes: u8) -> anyhow::Result<()> {
     let there = names(&state().await?);
     for node in Node::up_to(nodes).filter(|node| !there.contains(&node.to_string())) {
         let order = instance(node).to_string();
         call(&request("POST", "/admin/instances", &order))
             .await
-            .with_context(|| format!("no instance for {node}"))?;
+            .with_context(|| format!("cannot create an instance for {node}"))?;
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ fn request(method: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// By hand, because this is all the HTTP that `cargo xtask` speaks, and it is meant to build fast.
+/// Written without an HTTP library, because `cargo xtask` sends no other HTTP requests and should build fast.
 async fn call(request: &str) -> anyhow::Result<Value> {
     let mut stream =
         TcpStream::connect((FABRIC_ADDRESS, CLOUD_PORT)).await.context("simcloud does not answer")?;
@@ -70,12 +70,12 @@ async fn call(request: &str) -> anyhow::Result<Value> {
     body(&String::from_utf8_lossy(&answer))
 }
 
-/// Of an answer that is not cut into chunks, which none of that cloud is.
+/// Parses an answer. Chunked transfer encoding is not supported; simcloud does not use it.
 fn body(answer: &str) -> anyhow::Result<Value> {
-    let (head, body) = answer.split_once("\r\n\r\n").context("that is no HTTP")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("invalid HTTP answer")?;
     let good = head.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
-    ensure!(good, "simcloud refuses: {body}");
-    serde_json::from_str(body).with_context(|| format!("simcloud answers no JSON: {body}"))
+    ensure!(good, "simcloud rejected the request: {body}");
+    serde_json::from_str(body).with_context(|| format!("simcloud did not answer in JSON: {body}"))
 }
 
 #[cfg(test)]
@@ -83,21 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_where_its_node_is() {
+    fn instance_has_the_address_of_its_node() {
         let instance = instance(Node(2));
         assert_eq!(instance["name"], "node-2");
         assert_eq!(instance.pointer("/addresses/0/address").unwrap(), "10.90.0.12");
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_clouds_words() {
+    fn error_has_the_text_of_the_cloud() {
         assert_eq!(body("HTTP/1.1 200 OK\r\na: b\r\n\r\n{\"x\":1}").unwrap()["x"], 1);
         let error = body("HTTP/1.1 400 Bad Request\r\n\r\nno such kind").unwrap_err();
-        assert_eq!(error.to_string(), "simcloud refuses: no such kind");
+        assert_eq!(error.to_string(), "simcloud rejected the request: no such kind");
     }
 
     #[test]
-    fn who_has_an_instance_is_seen_by_name() {
+    fn nodes_with_instances_are_found_by_name() {
         let state = json!({ "instances": [{ "name": "node-1" }, { "name": "else" }] });
         assert!(names(&state).contains("node-1") && !names(&state).contains("node-2"));
     }

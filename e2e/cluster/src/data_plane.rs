@@ -1,5 +1,5 @@
-//! Makes the routes of the simulated cloud real: looks at them again and again, and makes each namespace have just those. So a
-//! packet from a pod to one of another node arrives if, and only if, somebody made the cloud a route for it.
+//! Applies the routes of the simulated cloud to the network namespaces: it polls the cloud and keeps exactly these routes in each
+//! namespace. A packet from a pod to a pod of another node therefore arrives only if a controller created the route in the cloud.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::layout::Place;
 use crate::run::run_words;
 use crate::wait::say;
 
-/// How the kernel tells our routes from others.
+/// The routing protocol number that marks the routes of this module in the kernel.
 const PROTOCOL: &str = "99";
-/// Pods wait so long for a route that the cloud has already.
+/// The longest time from a route's creation in the cloud until pods can use it.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Where to, and by which address.
+/// From destination to next hop.
 type Table = BTreeMap<String, String>;
 
-/// Runs until it is ended. For a process inside the fabric.
+/// Runs until the process is killed. For a process inside the fabric.
 pub async fn run() {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told = String::new();
     loop {
         looks.tick().await;
-        // Nobody knows which routes there should be while the cloud is silent: all stay.
+        // While the cloud does not answer, the desired routes are unknown, so all routes stay.
         let done = match cloud::state().await {
             Ok(state) => apply(&wanted(&state)),
-            Err(error) => Err(error.context("all routes stay")),
+            Err(error) => Err(error.context("keeping all routes")),
         };
         let now = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
         if now != told {
-            say(if now.is_empty() { "works again" } else { &now });
+            say(if now.is_empty() { "routes are in sync again" } else { &now });
             told = now;
         }
     }
@@ -56,7 +56,7 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
         for change in changes(&seen_from(wanted, &place.address()), &there) {
             match run_words(&format!("ip -n {namespace} route {change}")) {
                 Ok(_) => say(&format!("{namespace}: {change}")),
-                // Such as a next hop that nobody has. The other routes work all the same.
+                // For example, a next hop that no node has. The other routes are still applied.
                 Err(error) => failed.push(error.to_string()),
             }
         }
@@ -65,7 +65,7 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the cloud's routes say, by address. IPv6 has no way here.
+/// The routes of the cloud with their next-hop addresses. IPv6 is not supported here.
 fn wanted(state: &Value) -> Table {
     let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
     let address = |id: &str| {
@@ -83,16 +83,16 @@ fn wanted(state: &Value) -> Table {
     state["routes"].as_array().into_iter().flatten().filter_map(route).collect()
 }
 
-/// A node delivers to its own pods itself.
+/// Leaves out the routes to the node itself, which delivers packets to its own pods directly.
 fn seen_from(wanted: &Table, address: &str) -> Table {
     wanted.iter().filter(|(_, via)| *via != address).map(|(to, via)| (to.clone(), via.clone())).collect()
 }
 
-/// What the kernel lists.
+/// The routes that the kernel lists.
 fn present(listed: &Value) -> Table {
     let route = |route: &Value| {
         let (to, via) = (route["dst"].as_str()?, route["gateway"].as_str()?);
-        // It leaves out what says nothing.
+        // `ip` omits the prefix length of single addresses.
         let to = if to.contains('/') { to.to_owned() } else { format!("{to}/32") };
         Some((to, via.to_owned()))
     };
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_leads_to_its_address_or_to_that_of_its_instance() {
+    fn route_uses_its_next_hop_or_its_instance_address() {
         let state = json!({
             "instances": [{ "id": "i-1", "addresses": [
                 { "kind": "external", "address": "192.0.2.1" },
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_differences_are_made() {
+    fn only_route_differences_are_applied() {
         let wanted = table(&[
             ("10.244.0.0/24", "10.90.0.11"),
             ("10.244.1.0/24", "10.90.0.12"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_sends_its_own_pods_packets_to_itself() {
+    fn node_has_no_route_to_its_own_pods() {
         let wanted = table(&[("10.244.0.0/24", "10.90.0.11"), ("10.244.1.0/24", "10.90.0.12")]);
         assert_eq!(seen_from(&wanted, "10.90.0.11"), table(&[("10.244.1.0/24", "10.90.0.12")]));
         assert_eq!(seen_from(&wanted, "10.90.0.1"), wanted);

@@ -1,4 +1,4 @@
-//! Leaves nothing: no processes, namespaces, links, mounts, cgroups, files. Also after a crash half-way.
+//! Removes everything: processes, namespaces, links, mounts, cgroups, files. Works after a crash of `up`, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,29 @@ use crate::run::run_words;
 use crate::wait::say;
 use crate::{needs, network, sysctls};
 
-/// Where containerd puts the groups of containers that a kubelet orders.
+/// The parent cgroup that containerd uses for containers of a kubelet.
 const CGROUP: &str = "k8s.io";
 
-/// Ends everything, and whatever else runs in the namespaces.
+/// Ends all servers of the cluster and all other processes in its namespaces.
 ///
 /// # Errors
-/// When this is not root, or something cannot be removed; what is left is named.
+/// Returns an error that names what is left if something cannot be removed, or if the caller is not root.
 pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
     let layout = &layout.of_what_runs();
     let names = known(layout);
-    // Who starts others first: else they would be started anew.
+    // The kubelets first: they would restart the containers.
     for name in names.iter().filter(|name| name.ends_with("kubelet")) {
         stop(layout, name).await?;
     }
     let groups = cgroups(layout, &mounts()?);
     kill_all("all containers have ended", || members(&groups)).await?;
-    // The API server before its store, and who holds mounts last.
+    // The API server ends before etcd, and the processes that keep the mounts end last.
     let last = |name: &&String| name.ends_with("etcd") || name.ends_with("mounts");
     for name in names.iter().filter(|name| !last(name)).chain(names.iter().filter(last)) {
         stop(layout, name).await?;
     }
-    // The shims, and what a crash left without a file.
+    // The containerd shims, and processes that a crash left without a PID file.
     kill_all("nothing runs in the namespaces", || Place::all().flat_map(network::processes).collect())
         .await?;
     for place in Place::all() {
@@ -44,7 +44,7 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
         remove_group(group).with_context(|| format!("cannot remove {}", group.display()))?;
     }
     for group in hierarchies(&mounts()?).iter().map(|root| root.join(CGROUP)) {
-        // All containers of the machine are in it: it stays while others are.
+        // All containers of the host are in this cgroup: it stays while there are others.
         fs::remove_dir(group).ok();
     }
     remove_dirs(layout);
@@ -58,10 +58,10 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those of the machine that `up` made. Only if they are empty: others may use them by now.
+/// Removes the directories of the host that `up` created, if they are empty: other programs may use them by now.
 fn remove_dirs(layout: &Layout) {
     for dir in fs::read_to_string(layout.made_dirs()).unwrap_or_default().lines() {
-        // `ip netns` makes a mount of its folder.
+        // `ip netns` makes its folder a mount point.
         if dir == NAMESPACES && fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none()) {
             run_words(&format!("umount {dir}")).ok();
         }
@@ -73,7 +73,7 @@ fn mounts() -> anyhow::Result<String> {
     fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")
 }
 
-/// In our view of the file system there should be none; the nodes' own end with their processes.
+/// The host's own mount namespace should have no such mounts; those of the nodes end with their processes.
 fn unmount(home: &Path) -> anyhow::Result<()> {
     for point in below(&mounts()?, home).iter().rev() {
         run_words(&format!("umount --lazy {point}"))?;
@@ -81,14 +81,14 @@ fn unmount(home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mount points below a folder, in the order of their making.
+/// Mount points below a folder, in the order in which they were mounted.
 fn below<'a>(mounts: &'a str, home: &Path) -> Vec<&'a str> {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     points.filter(|point| Path::new(point).starts_with(home)).collect()
 }
 
-/// Of each container that a node's containerd knows, in each hierarchy; version 1 has several. The kubelet has no say in where they are,
-/// because it makes no groups of its own.
+/// The cgroup of each container that a node's containerd knows, in each hierarchy; cgroup v1 has several. The kubelet does not decide where
+/// they are, because it creates no cgroups itself.
 fn cgroups(layout: &Layout, mounts: &str) -> Vec<PathBuf> {
     let ids: Vec<_> = Node::up_to(NODES_MAX).flat_map(|node| children(&layout.containers(node))).collect();
     let ids = ids.iter().filter_map(|path| path.file_name());
@@ -105,7 +105,7 @@ fn hierarchies(mounts: &str) -> Vec<PathBuf> {
     mounts.lines().filter_map(point).collect()
 }
 
-/// All processes of these groups and of those in them.
+/// All processes of these cgroups and of the cgroups below them.
 fn members(groups: &[PathBuf]) -> Vec<i32> {
     let mut ids = Vec::new();
     for group in groups {
@@ -121,7 +121,7 @@ fn children(group: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// Its files go with it.
+/// The kernel removes the files of a cgroup with its directory.
 fn remove_group(group: &Path) -> std::io::Result<()> {
     children(group).iter().try_for_each(|child| remove_group(child))?;
     fs::remove_dir(group)
@@ -132,25 +132,25 @@ mod tests {
     use super::*;
 
     const MOUNTS: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
-        cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
-        cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
-        tmpfs /c/node-1/a tmpfs rw 0 0\n\
-        tmpfs /c/node-1/a/b tmpfs rw 0 0\n\
-        tmpfs /cc tmpfs rw 0 0\n";
+                          cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
+                          cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+                          tmpfs /c/node-1/a tmpfs rw 0 0\n\
+                          tmpfs /c/node-1/a/b tmpfs rw 0 0\n\
+                          tmpfs /cc tmpfs rw 0 0\n";
 
     #[test]
-    fn only_mounts_of_ours_are_ended() {
+    fn only_mounts_below_the_folder_are_unmounted() {
         assert_eq!(below(MOUNTS, Path::new("/c")), ["/c/node-1/a", "/c/node-1/a/b"]);
     }
 
     #[test]
-    fn both_versions_of_cgroups_are_looked_at() {
+    fn both_cgroup_versions_are_found() {
         let found = hierarchies(MOUNTS);
         assert_eq!(found, ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].map(PathBuf::from));
     }
 
     #[test]
-    fn each_container_is_looked_for_in_each_hierarchy() {
+    fn each_container_has_a_cgroup_in_each_hierarchy() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout { home: dir.path().to_path_buf() };
         fs::create_dir_all(layout.containers(Node(2)).join("abc")).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::layout::{Layout, Node, PAUSE_IMAGE, api_url};
 
-/// How somebody with a token talks to the API server.
+/// A kubeconfig for a user with a token.
 pub(crate) fn kubeconfig(ca: &Path, token: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -29,20 +29,20 @@ pub(crate) fn kubelet(layout: &Layout, node: Node) -> Value {
         },
         "authorization": { "mode": "Webhook" },
         "containerRuntimeEndpoint": format!("unix://{}", layout.containerd_socket(node).display()),
-        // Works with either version of cgroups, without systemd, and without rights over the machine's own groups.
+        // These settings work with both versions of cgroups, without systemd, and without rights to the host's own cgroups.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
         "failCgroupV1": false,
         "failSwapOn": false,
-        // Else the machine gets an empty one.
+        // By default, the kubelet would create this directory on the host.
         "volumePluginDir": layout.node(node).join("volume-plugins"),
         "registerNode": true,
         "resolvConf": "/etc/resolv.conf",
-        // A full disk of the machine is no reason to throw out pods or images.
+        // The kubelet must not evict pods or remove images because the host's disk is full.
         "evictionHard": {},
         "imageGCHighThresholdPercent": 100,
-        // Few things happen here, and people wait for them.
+        // Short periods: few things happen in this cluster, and the user waits for them.
         "nodeStatusUpdateFrequency": "2s",
         "syncFrequency": "5s",
     })
@@ -63,7 +63,7 @@ address = "{socket}"
 [plugins.'io.containerd.internal.v1.opt']
 path = "{home}/containerd/opt"
 
-# Its socket and its plugins are the machine's.
+# The default socket and plugins belong to the host.
 [plugins.'io.containerd.nri.v1.nri']
 disable = true
 
@@ -85,8 +85,8 @@ runtime_type = "io.containerd.runc.v2"
     )
 }
 
-/// A node's pods. With `ptp` each packet of a pod passes the node's routing: Services work between pods of one node, too, and no
-/// two pods see each other but by a route.
+/// The pod network of a node. With `ptp` every packet of a pod passes the routing of the node: Services also work between pods of the same
+/// node, and pods reach each other only by routes.
 pub(crate) fn cni(pod_cidr: &str) -> Value {
     json!({
         "cniVersion": "1.0.0",
@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nodes_pods_come_from_its_own_range() {
+    fn pods_get_addresses_of_their_nodes_cidr() {
         let cni = cni("10.244.2.0/24");
         assert_eq!(cni.pointer("/plugins/0/ipam/ranges/0/0/subnet").unwrap(), "10.244.2.0/24");
         assert_eq!(cni.pointer("/plugins/0/ipMasq").unwrap(), false);
     }
 
     #[test]
-    fn two_nodes_share_nothing() {
+    fn nodes_share_no_files() {
         let layout = Layout { home: "/c".into() };
         let [one, two] = [1, 2].map(|number| containerd(&layout, Node(number), Path::new("/usr/lib/cni")));
         assert!(one.contains("/c/node-1/containerd.sock") && !one.contains("node-2"), "{one}");

@@ -1,4 +1,4 @@
-//! The one image that every pod needs, made here: no registry is asked for it.
+//! The pause image, which every pod needs. It is built here, without a registry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::layout::{Layout, PAUSE_IMAGE};
 use crate::run::run;
 
 const PAUSE: &str = "#include <signal.h>\n#include <unistd.h>\n\
-    static void end(int signal) { (void)signal; _exit(0); }\n\
-    int main(void) { signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause(); }\n";
+                     static void end(int signal) { (void)signal; _exit(0); }\n\
+                     int main(void) { signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause(); }\n";
 
-/// The archive with the image, as `docker save` writes it.
+/// Writes the archive with the image, in the format of `docker save`.
 pub(crate) fn pause(layout: &Layout) -> anyhow::Result<PathBuf> {
     let (folder, archive) = (layout.home.join("pause"), layout.home.join("pause.tar"));
     if archive.is_file() {
@@ -32,7 +32,7 @@ pub(crate) fn pause(layout: &Layout) -> anyhow::Result<PathBuf> {
     let bytes = fs::read(&layer).with_context(|| format!("cannot read {}", layer.display()))?;
     write(&folder.join("config.json"), config(&bytes).to_string().as_bytes())?;
     write(&folder.join("manifest.json"), manifest().to_string().as_bytes())?;
-    // Under its name only when it is complete.
+    // The archive gets its final name only when it is complete.
     let unfinished = folder.join("pause.tar");
     tar(&unfinished, &folder, &["manifest.json", "config.json", "layer.tar"])?;
     fs::rename(&unfinished, &archive).with_context(|| format!("cannot write {}", archive.display()))?;
@@ -41,7 +41,7 @@ pub(crate) fn pause(layout: &Layout) -> anyhow::Result<PathBuf> {
 
 fn config(layer: &[u8]) -> Value {
     let digest: String = Sha256::digest(layer).iter().map(|byte| format!("{byte:02x}")).collect();
-    // As Go calls it, and as images do.
+    // The architecture, as Go and image manifests name it.
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

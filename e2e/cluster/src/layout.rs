@@ -1,19 +1,19 @@
-//! Where everything is: namespaces, addresses, files. There is one cluster on a machine, so the names are constants.
+//! Names of namespaces, addresses and files. A host has one cluster at most, so the names are constants.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-/// More have never been needed, and each takes 150 MB.
+/// The maximum number of nodes. Each takes 150 MB.
 pub const NODES_MAX: u8 = 3;
-/// All pods.
+/// The CIDR of all pods.
 pub const PODS: &str = "10.244.0.0/16";
-/// All Services.
+/// The CIDR of all Services.
 pub const SERVICES: &str = "10.96.0.0/16";
-/// The first of them, which is the API server.
+/// The first address of the Service CIDR, which is the API server.
 pub const API_SERVICE: &str = "10.96.0.1";
-/// The fabric's own address on its bridge: the API server, the simulated cloud, and the nodes' way to everywhere.
+/// The address of the fabric on its bridge: the API server, the simulated cloud, and the default gateway of the nodes.
 pub const FABRIC_ADDRESS: &str = "10.90.0.1";
 /// The bridge in the fabric.
 pub const BRIDGE: &str = "fabric0";
@@ -24,17 +24,17 @@ pub const CLOUD_PORT: u16 = 9797;
 /// The image of the process that keeps a pod's namespaces.
 pub const PAUSE_IMAGE: &str = "localhost/pause:cluster";
 
-/// Names the folder of the cluster that runs, whoever started it: the namespaces are the machine's.
+/// The file that names the folder of the running cluster, whichever user started it: the namespaces belong to the whole host.
 pub(crate) const HOME_FILE: &str = "/run/cloud-controllers-cluster";
 
-/// The kernel's bound.
+/// The kernel's limit.
 const SOCKET_MAX: usize = 108;
 
-/// Directories of the machine in whose place each node sees one of its own. Programs of one node would else find the files of
-/// another's, and leave theirs behind.
+/// Directories of the host that each node replaces by its own. Otherwise the programs of one node would find the files of another node and
+/// leave files on the host.
 pub const PRIVATE_DIRS: [&str; 4] = ["/var/lib/kubelet", "/var/lib/cni", "/var/log", "/run/containerd"];
 
-/// Where `ip netns` keeps namespaces.
+/// The folder in which `ip netns` keeps namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
 
 /// A network namespace.
@@ -46,17 +46,17 @@ pub enum Place {
     Node(Node),
 }
 
-/// A node, by its number from 1 on.
+/// A node, by its number, from 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(pub u8);
 
 impl Place {
-    /// The fabric and all nodes that there can be.
+    /// The fabric and all possible nodes.
     pub fn all() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Fabric).chain(Node::up_to(NODES_MAX).map(Self::Node))
     }
 
-    /// The name of the namespace, as `ip netns` knows it.
+    /// The name of the namespace in `ip netns`.
     pub fn namespace(self) -> String {
         match self {
             Self::Fabric => "cloud-controllers-fabric".to_owned(),
@@ -64,7 +64,7 @@ impl Place {
         }
     }
 
-    /// The file that stands for the namespace.
+    /// The file that represents the namespace.
     pub fn namespace_file(self) -> PathBuf {
         Path::new(NAMESPACES).join(self.namespace())
     }
@@ -79,7 +79,7 @@ impl Place {
 }
 
 impl Node {
-    /// The nodes of a cluster of so many.
+    /// The first `count` nodes.
     pub fn up_to(count: u8) -> impl Iterator<Item = Self> {
         (1..=count).map(Self)
     }
@@ -89,7 +89,7 @@ impl Node {
         format!("10.90.0.{}", 10 + self.0)
     }
 
-    /// The name of one of its servers, as in `node-1-kubelet`.
+    /// The name of one of the node's servers, such as `node-1-kubelet`.
     pub fn server(self, name: &str) -> String {
         format!("{self}-{name}")
     }
@@ -109,40 +109,41 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Below the folder that holds all that this project builds or runs.
+    /// The layout below the cache folder of this project.
     pub fn below(cache: &Path) -> Self {
         Self { home: cache.join("cluster") }
     }
 
-    /// That of the cluster which runs, or ran when somebody crashed; else this one.
+    /// The layout of the cluster that runs, or that a crash left; if there is none, this one.
     pub(crate) fn of_what_runs(&self) -> Self {
         let home = std::fs::read_to_string(HOME_FILE).ok().map(|home| PathBuf::from(home.trim()));
-        // What `down` would remove: nothing but a folder of ours.
+        // `down` removes this folder, so it must be one that this project created.
         let ours = home.filter(|home| {
             home.is_absolute() && home.ends_with("cloud-controllers/cluster") && home.is_dir()
         });
         ours.map_or_else(|| self.clone(), |home| Self { home })
     }
 
-    /// Fails where names cannot stand in all the files and lists that they must.
+    /// Fails if the folder's name cannot be used in all files and lists that need it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let home = self.home.to_string_lossy();
         let strange = |c: char| c.is_whitespace() || matches!(c, '"' | '\\' | '\'');
         ensure!(
             !home.contains(strange),
-            "{home:?} has characters that make trouble; set XDG_CACHE_HOME to another folder"
+            "invalid folder {home:?}: it must not contain blanks, quotes or backslashes; set \
+             XDG_CACHE_HOME to another folder"
         );
         let socket = self.containerd_socket(Node(NODES_MAX));
         let length = socket.as_os_str().len();
         ensure!(
             length < SOCKET_MAX,
-            "{} is too long a name for a socket; set XDG_CACHE_HOME to another folder",
+            "invalid socket path {}: too long; set XDG_CACHE_HOME to another folder",
             socket.display()
         );
         Ok(())
     }
 
-    /// What a person uses: `KUBECONFIG`.
+    /// The kubeconfig for users (`KUBECONFIG`).
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig_of("admin")
     }
@@ -184,17 +185,17 @@ impl Layout {
         self.node(node).join("containerd.sock")
     }
 
-    /// containerd has a folder for each container there, named as the container.
+    /// containerd has a folder for each container here, named after the container.
     pub fn containers(&self, node: Node) -> PathBuf {
         self.node(node).join("containerd/state/io.containerd.runtime.v2.task/k8s.io")
     }
 
-    /// Where the node keeps what it sees as one of [`PRIVATE_DIRS`].
+    /// The folder of the node that replaces one of [`PRIVATE_DIRS`].
     pub(crate) fn private_dir(&self, node: Node, dir: &str) -> PathBuf {
         self.node(node).join("private").join(dir.trim_start_matches('/').replace('/', "-"))
     }
 
-    /// There as soon as the node's mount namespace is ready.
+    /// Exists as soon as the node's mount namespace is ready.
     pub(crate) fn mounted(&self, node: Node) -> PathBuf {
         self.node(node).join("mounted")
     }
@@ -203,18 +204,18 @@ impl Layout {
         self.node(node).join("cni")
     }
 
-    /// Settings of the kernel as they were.
+    /// The previous values of the kernel settings.
     pub(crate) fn sysctls(&self) -> PathBuf {
         self.home.join("sysctls")
     }
 
-    /// Directories of the machine that `up` made and `down` removes, a line each.
+    /// Directories of the host that `up` created and `down` removes, one per line.
     pub(crate) fn made_dirs(&self) -> PathBuf {
         self.home.join("made-directories")
     }
 }
 
-/// Where the API server answers.
+/// The URL of the API server.
 pub fn api_url() -> String {
     format!("https://{FABRIC_ADDRESS}:{API_PORT}")
 }
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_has_a_name_and_an_address_of_its_own() {
+    fn namespaces_have_unique_names_and_addresses() {
         let places: Vec<_> = Place::all().map(|place| (place.namespace(), place.address())).collect();
         assert_eq!(
             places.iter().map(|(name, at)| format!("{name} {at}")).collect::<Vec<_>>(),
@@ -238,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_would_fail_later_are_refused_first() {
+    fn invalid_folders_are_refused() {
         let check = |home: &str| Layout::below(Path::new(home)).check();
         check("/home/somebody-with-a-long-name/.cache/cloud-controllers").unwrap();
         for (home, why) in [
-            ("/home/some body", "make trouble"),
-            ("/\"", "make trouble"),
+            ("/home/some body", "invalid folder"),
+            ("/\"", "invalid folder"),
             ("/long".repeat(20).as_str(), "too long"),
         ] {
             let error = check(home).unwrap_err().to_string();

@@ -1,16 +1,16 @@
-//! A whole cluster on this machine: etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one network namespace,
-//! the *fabric*, and one to three nodes with containerd, kubelet and kube-proxy in a namespace each, joined to the fabric's bridge
-//! by veth. The kubelets have an external cloud provider, so nodes carry the `uninitialized` taint until a controller removes it.
+//! A whole cluster on this host. etcd, kube-apiserver, kube-controller-manager and kube-scheduler run in one network namespace, the
+//! *fabric*. One to three nodes have a namespace each, with containerd, kubelet and kube-proxy, joined to the fabric's bridge by veth. The
+//! kubelets have an external cloud provider, so nodes carry the `uninitialized` taint until a controller removes it.
 //!
 //! In reading order:
-//! - [`layout`]: the names, addresses and files of everything; `servers`, `files`: argument lists and configuration. All pure.
-//! - `needs`: what must be there first; `lock`: one at a time; `pki`, `network`, `images`, `sysctls`, `process`, `wait`: the means;
-//! - [`up`](mod@up), [`down`](mod@down), [`status`](mod@status), [`client`]: what one does with it;
-//! - [`cloud`]: a simulated cloud in the fabric that knows the nodes as its instances; [`data_plane`]: puts that cloud's routes into
-//!   the namespaces. Nothing else does: pods of different nodes reach each other only by the routes that a controller makes.
+//! - [`layout`]: all names, addresses and files; `servers`, `files`: argument lists and configuration. All pure.
+//! - `needs`: the prerequisites; `lock`: exclusive access to the cluster; `pki`, `network`, `images`, `sysctls`, `process`, `wait`:
+//!   helpers;
+//! - [`up`](mod@up), [`down`](mod@down), [`status`](mod@status), [`client`]: the operations on the cluster;
+//! - [`cloud`]: a simulated cloud in the fabric that has the nodes as its instances; [`data_plane`]: applies that cloud's routes to the
+//!   namespaces. There are no other routes: pods of different nodes reach each other only by the routes that a controller creates.
 //!
-//! Nothing that it sends can leave the machine: the fabric has no way out. Deliberately absent: more than one cluster at a time,
-//! IPv6, cluster DNS.
+//! No packet leaves the host: the fabric has no uplink. Deliberately absent: more than one cluster at a time, IPv6, cluster DNS.
 
 pub mod client;
 pub mod cloud;

@@ -1,4 +1,4 @@
-//! Who starts or ends the cluster does so alone.
+//! Exclusive access for the process that starts or ends the cluster.
 
 use std::fs::{self, File};
 
@@ -6,16 +6,19 @@ use anyhow::{Context, bail};
 
 use crate::layout::Layout;
 
-/// Nobody else has it until the file is dropped. It is the folder that the cluster's own is in: nothing is left behind.
+/// Locks the cluster until the file is dropped. The locked file is the folder that contains the cluster's folder, so no lock file is left
+/// behind.
 ///
 /// # Errors
-/// When somebody else has it.
+/// Returns an error if another process has the lock.
 pub fn lock(layout: &Layout) -> anyhow::Result<File> {
     let folder = layout.home.parent().context("the cluster has no folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let file = File::open(folder).with_context(|| format!("cannot open {}", folder.display()))?;
     if file.try_lock().is_err() {
-        bail!("another `cargo xtask cluster` starts or ends the cluster; wait for it, or end it with Ctrl-C");
+        bail!(
+            "another `cargo xtask cluster` is starting or ending the cluster; wait for it, or end it with Ctrl-C"
+        );
     }
     Ok(file)
 }
@@ -25,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_at_a_time() {
+    fn lock_is_exclusive() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::below(dir.path());
         let first = lock(&layout).unwrap();

@@ -1,4 +1,4 @@
-//! What must be there before anything is started: the right to make namespaces, and Debian's programs.
+//! Prerequisites, checked before anything is started: the right to create namespaces, and programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,11 +8,11 @@ use anyhow::{Context, bail, ensure};
 use crate::run::run;
 use crate::wait::say;
 
-/// Where Debian and where others have the CNI plugins.
+/// The folders of the CNI plugins on Debian and on other distributions.
 const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 const PLUGINS: [&str; 4] = ["host-local", "loopback", "portmap", "ptp"];
 
-/// Programs, and the Debian packages that have them.
+/// Programs, and the Debian packages that contain them.
 const PROGRAMS: [(&str, &str); 11] = [
     ("cc", "gcc libc6-dev"),
     ("conntrack", "conntrack"),
@@ -27,10 +27,10 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("unshare", "util-linux"),
 ];
 
-/// Fails unless this is root.
+/// Fails if the caller is not root.
 ///
 /// # Errors
-/// With what to do.
+/// Returns an error that says what to do.
 pub fn root() -> anyhow::Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -39,14 +39,14 @@ pub fn root() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs what is missing. Returns the folder of the CNI plugins.
+/// Installs missing packages. Returns the folder of the CNI plugins.
 pub(crate) fn programs() -> anyhow::Result<PathBuf> {
     let missing = missing();
     if missing.is_empty() {
         return plugins().context("no CNI plugins");
     }
     let named = missing.join(" ");
-    ensure!(in_path("apt-get"), "missing are (as Debian calls them) {named}: install them");
+    ensure!(in_path("apt-get"), "these packages (Debian names) are missing: {named}; install them");
     say(&format!("Installing {named}"));
     let apt = |words: &[&str], packages: &[&str]| {
         run(Command::new("apt-get").args(words).args(packages).env("DEBIAN_FRONTEND", "noninteractive"))
@@ -56,7 +56,10 @@ pub(crate) fn programs() -> anyhow::Result<PathBuf> {
     apt(&["install", "--yes", "--no-install-recommends"], &missing)?;
     let still = self::missing();
     if !still.is_empty() {
-        bail!("installed, and still missing: what {} should bring; is it in PATH?", still.join(" "));
+        bail!(
+            "cannot find the programs of {} although these packages are installed: check PATH",
+            still.join(" ")
+        );
     }
     plugins().context("no CNI plugins")
 }

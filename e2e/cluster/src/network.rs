@@ -1,4 +1,4 @@
-//! Namespaces, the bridge, and the cables between them.
+//! Namespaces, the bridge, and the veth pairs between them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::layout::{BRIDGE, FABRIC_ADDRESS, Node, PODS, Place};
 use crate::process::enter;
 use crate::run::{run, run_words};
 
-/// The fabric: a bridge with an address, and no way out.
+/// Creates the fabric: a bridge with an address, without an uplink.
 pub(crate) fn fabric() -> anyhow::Result<()> {
     let namespace = namespace(Place::Fabric)?;
     if !has_link(Place::Fabric, BRIDGE) {
@@ -19,7 +19,7 @@ pub(crate) fn fabric() -> anyhow::Result<()> {
     forwards(Place::Fabric)
 }
 
-/// A node: a cable to the fabric's bridge, and the fabric as its way to everywhere.
+/// Creates a node: a veth pair to the fabric's bridge, and the fabric as default gateway.
 pub(crate) fn node(node: Node) -> anyhow::Result<()> {
     let (place, fabric) = (Place::Node(node), Place::Fabric.namespace());
     let namespace = namespace(place)?;
@@ -31,11 +31,12 @@ pub(crate) fn node(node: Node) -> anyhow::Result<()> {
     run_words(&format!("ip -n {namespace} link set eth0 up"))?;
     run_words(&format!("ip -n {namespace} route replace default via {FABRIC_ADDRESS}"))?;
     forwards(place)?;
-    // What pods send to other than pods comes from the node, as in most clouds, where only nodes are known outside.
+    // Packets from pods to destinations that are not pods get the address of the node, as in most clouds, where only nodes are known
+    // outside.
     run(enter(place, None).args(["nft", &masquerade()])).map(drop)
 }
 
-/// Anew each time: declared, emptied and filled in one transaction.
+/// Creates the rules again each time: the table is declared, emptied and filled in one transaction.
 fn masquerade() -> String {
     format!(
         "table ip pods {{}}; flush table ip pods; table ip pods {{ chain out {{ \
@@ -63,7 +64,7 @@ pub(crate) fn processes(place: Place) -> Vec<i32> {
 
 fn namespace(place: Place) -> anyhow::Result<String> {
     let (name, file) = (place.namespace(), place.namespace_file());
-    // A file alone is what is left of one that was cut off while it was made.
+    // If the creation was interrupted, only the file exists.
     if file.exists() && !is_namespace(&file) {
         fs::remove_file(&file)?;
     }
@@ -96,7 +97,7 @@ mod tests {
     use super::masquerade;
 
     #[test]
-    fn pods_see_each_others_own_addresses() {
+    fn traffic_between_pods_is_not_masqueraded() {
         assert!(masquerade().contains("ip saddr 10.244.0.0/16 ip daddr != 10.244.0.0/16 masquerade"));
     }
 }

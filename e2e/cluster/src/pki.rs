@@ -1,5 +1,5 @@
-//! Keys, certificates and tokens, made once a cluster. One static token an identity is enough for a cluster that nobody else
-//! reaches.
+//! Keys, certificates and tokens, created once for each cluster. One static token for each identity is enough for a cluster that no other
+//! host can reach.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,18 +12,18 @@ use crate::files;
 use crate::layout::{API_SERVICE, FABRIC_ADDRESS, Layout, NODES_MAX, Node};
 use crate::run::run;
 
-/// Who has a token: the file it is for, the user, the groups.
+/// The identities with tokens: the file, the user, the groups.
 fn identities() -> Vec<(String, String, &'static str)> {
     let system = |name: &str| (name.to_owned(), format!("system:{name}"), "");
     let mut all = vec![("admin".to_owned(), "admin".to_owned(), "system:masters")];
     all.extend(["kube-controller-manager", "kube-scheduler", "kube-proxy"].map(system));
-    // All that there can be: the API server reads them once.
+    // All possible nodes: the API server reads the file only once.
     let node = |node: Node| (node.to_string(), format!("system:node:{node}"), "system:nodes");
     all.extend(Node::up_to(NODES_MAX).map(node));
     all
 }
 
-/// Makes what is not there.
+/// Creates the files that are missing.
 pub(crate) fn make(layout: &Layout) -> anyhow::Result<()> {
     let folder = layout.pki("");
     let done = layout.pki("done");
@@ -44,7 +44,7 @@ pub(crate) fn make(layout: &Layout) -> anyhow::Result<()> {
         write(&layout.kubeconfig_of(&file), &kubeconfig)?;
     }
     write(&layout.pki("tokens.csv"), &tokens)?;
-    // Last: what was cut off before is made anew.
+    // This file is written last: if the creation is interrupted, the next run repeats it.
     write(&done, "")
 }
 
@@ -71,7 +71,7 @@ fn openssl(folder: &Path, words: &str) -> anyhow::Result<()> {
     run(crate::run::words(&format!("openssl {words}")).current_dir(folder)).map(drop)
 }
 
-/// A line of a file of `--token-auth-file`: token, user, its number, groups.
+/// A line of the file for `--token-auth-file`: token, user, user ID, groups.
 fn token_line(token: &str, user: &str, groups: &str) -> String {
     format!("{token},{user},{user},\"{groups}\"")
 }
@@ -80,7 +80,7 @@ fn token() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))
-        .context("no chance to spare")?;
+        .context("cannot read random bytes")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_is_somebody_of_its_own() {
+    fn each_node_has_its_own_identity() {
         let lines: Vec<_> =
             identities().iter().map(|(_, user, groups)| token_line("t", user, groups)).collect();
         assert!(

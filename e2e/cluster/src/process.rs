@@ -1,4 +1,4 @@
-//! Servers that outlive us, each with a file that says which process it is.
+//! Servers that outlive this process, each with a PID file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -11,15 +11,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::layout::{Layout, Place};
 use crate::wait::{Seen, wait};
 
-/// How many lines of a log a message shows.
+/// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
 
-/// What to start, and where.
+/// The server to start, and its place.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// The process whose mounts it shares, for what belongs to a node.
+    /// The process whose mount namespace the server shares, for servers of a node.
     pub(crate) mounts_of: Option<i32>,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
@@ -32,7 +32,7 @@ impl Server {
         Self { name, place, mounts_of: None, program, args, env: BTreeMap::new() }
     }
 
-    /// Starts it unless it runs.
+    /// Starts the server unless it already runs.
     pub(crate) fn start(&self, layout: &Layout) -> anyhow::Result<Started> {
         if let Some(id) = running(layout, &self.name) {
             return Ok(Started { id, name: self.name.clone() });
@@ -41,15 +41,15 @@ impl Server {
         let output = OpenOptions::new().create(true).append(true).open(&log);
         let output = output.with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = enter(self.place, self.mounts_of);
-        // A session of its own: neither Ctrl-C nor the end of the terminal reaches it. `setsid` becomes the program, so its number
-        // is the one that we see.
+        // In a session of its own, the server gets neither Ctrl-C nor the hang-up of the terminal. `setsid` becomes the program, so the
+        // child's process ID is that of the server.
         command.arg("setsid").arg(&self.program).args(&self.args).envs(&self.env);
         command
             .stdin(Stdio::null())
             .stdout(output.try_clone().context("cannot share a log file")?)
             .stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {}", self.name))?;
-        let id = i32::try_from(child.id()).context("no process has such a number")?;
+        let id = i32::try_from(child.id()).context("the process ID is out of range")?;
         let began = stat(id).map(|(_, began)| began).unwrap_or_default();
         let file = layout.pid(&self.name);
         fs::write(&file, format!("{id} {began}"))
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// A server that was started, now or before.
+/// A server that was started now or earlier.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     pub(crate) id: i32,
@@ -66,7 +66,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Turns what is not yet so into what never will be, once the server has ended.
+    /// Turns `NotYet` into `Never` if the server has ended.
     pub(crate) fn unless_ended<T>(&self, layout: &Layout, seen: Seen<T>) -> Seen<T> {
         match seen {
             Seen::NotYet(_) if !is_alive(self.id) => {
@@ -77,8 +77,8 @@ impl Started {
     }
 }
 
-/// A command that becomes its further arguments, inside a namespace. `nsenter`, not `ip netns exec`: that one mounts another
-/// `/sys`, which hides the cgroups.
+/// A command that runs its further arguments inside a namespace. It uses `nsenter`, because `ip netns exec` mounts another `/sys`, which
+/// hides the cgroups.
 pub(crate) fn enter(place: Place, mounts_of: Option<i32>) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", place.namespace_file().display()));
@@ -89,11 +89,11 @@ pub(crate) fn enter(place: Place, mounts_of: Option<i32>) -> Command {
     command
 }
 
-/// The process of a server, if it runs.
+/// The process ID of a server, if it runs.
 pub(crate) fn running(layout: &Layout, name: &str) -> Option<i32> {
     let text = fs::read_to_string(layout.pid(name)).ok()?;
     let (id, began) = recorded(&text)?;
-    // Another process may have the number by now.
+    // Another process may have the same ID by now.
     (alive_since(id)? == began).then_some(id)
 }
 
@@ -107,21 +107,21 @@ pub(crate) fn known(layout: &Layout) -> Vec<String> {
     names
 }
 
-/// Ends a server, by the name that its log has. At once: its data goes with it, so nothing is gained by an orderly end, which takes the API
-/// server seconds.
+/// Ends a server, by the name of its log. It is killed: its data is removed with it, and an orderly shutdown of the API server takes
+/// seconds.
 ///
 /// # Errors
-/// When it does not end.
+/// Returns an error if the server does not end.
 pub async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
-    // Asked each time: another process may get the number.
+    // Read again each time: another process may get the same ID.
     kill_all(&format!("{name} has ended"), || running(layout, name).into_iter().collect()).await?;
     fs::remove_file(layout.pid(name)).ok();
     Ok(())
 }
 
-/// SIGKILL to all that `list` tells, until it tells none.
+/// Sends SIGKILL to all processes that `list` returns, until it returns none.
 pub(crate) async fn kill_all(what: &str, list: impl Fn() -> Vec<i32>) -> anyhow::Result<()> {
-    // Somebody may call us from inside a namespace.
+    // The caller may itself run inside a namespace of the cluster.
     let ourselves = i32::try_from(std::process::id()).ok();
     let others = |id: &i32| Some(*id) != ourselves && is_alive(*id);
     let living = || list().into_iter().filter(others).collect::<Vec<_>>();
@@ -136,7 +136,7 @@ pub(crate) async fn kill_all(what: &str, list: impl Fn() -> Vec<i32>) -> anyhow:
     .await
 }
 
-/// The end of a log file, with its name, as part of a message.
+/// The name of a log file and its last lines, for error messages.
 pub(crate) fn tail(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -147,7 +147,7 @@ pub(crate) fn tail(log: &Path) -> String {
 
 fn kill(id: i32) {
     if let Some(pid) = Pid::from_raw(id) {
-        // It fails only when the process is gone already.
+        // This fails only if the process has already ended.
         kill_process(pid, Signal::KILL).ok();
     }
 }
@@ -156,7 +156,7 @@ fn is_alive(id: i32) -> bool {
     alive_since(id).is_some()
 }
 
-/// One that has ended and that nobody has asked about yet is not alive.
+/// A zombie is not alive.
 fn alive_since(id: i32) -> Option<u64> {
     stat(id).filter(|&(state, _)| state != 'Z' && state != 'X').map(|(_, began)| began)
 }
@@ -165,7 +165,7 @@ fn stat(id: i32) -> Option<(char, u64)> {
     parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
-/// State, and when it began, of `/proc/ID/stat`. The name, in brackets, may hold anything.
+/// The state and the start time from `/proc/ID/stat`. The program's name, in parentheses, may contain any characters.
 fn parse_stat(text: &str) -> Option<(char, u64)> {
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_number_and_its_begin() {
+    fn process_is_identified_by_pid_and_start_time() {
         let text = "41 (a (b) c) S 1 41 41 0 -1 4194560 9 0 0 0 1 2 3 4 20 0 1 0 5678 9 10";
         assert_eq!(parse_stat(text), Some(('S', 5678)));
         assert_eq!(recorded("41 5678\n"), Some((41, 5678)));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_with_the_same_number_is_not_ours() {
+    fn reused_pid_is_not_the_server() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout { home: dir.path().to_path_buf() };
         fs::create_dir(layout.pids()).unwrap();

@@ -1,11 +1,11 @@
-//! Short-lived programs: they succeed, or what they said is the error.
+//! Runs short-lived programs. If one fails, its output is the error.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-/// Runs it and returns what it wrote.
+/// Runs the command and returns its output.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
     let shown = format!("{} {}", command.get_program().display(), shown(command.get_args()));
     let output = command.stdin(Stdio::null()).output();
@@ -15,7 +15,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A command from one line of words that have no spaces in them.
+/// A command from one line of words without spaces inside.
 pub(crate) fn words(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -23,7 +23,7 @@ pub(crate) fn words(line: &str) -> Command {
     command
 }
 
-/// The same, run.
+/// Runs a command from one line of words without spaces inside.
 pub(crate) fn run_words(line: &str) -> anyhow::Result<String> {
     run(&mut words(line))
 }

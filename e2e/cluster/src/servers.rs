@@ -33,7 +33,7 @@ pub(crate) fn apiserver(layout: &Layout) -> Vec<String> {
         "--kubelet-preferred-address-types=InternalIP,Hostname".to_owned(),
         format!("--kubelet-client-certificate={}", pki("kubelet-client.crt")),
         format!("--kubelet-client-key={}", pki("kubelet-client.key")),
-        // No kube-proxy runs here: webhooks are reached at their pods.
+        // No kube-proxy runs in the fabric, so the API server calls webhooks at the addresses of their pods.
         "--enable-aggregator-routing".to_owned(),
     ]
 }
@@ -81,7 +81,7 @@ pub(crate) fn proxy(layout: &Layout, node: Node) -> Vec<String> {
         "--proxy-mode=nftables".to_owned(),
         format!("--hostname-override={node}"),
         format!("--cluster-cidr={PODS}"),
-        // The table is the machine's, and not ours to size.
+        // The conntrack table belongs to the host; kube-proxy must not resize it.
         "--conntrack-max-per-core=0".to_owned(),
     ]
 }
@@ -90,7 +90,7 @@ pub(crate) fn cloud() -> Vec<String> {
     vec![format!("--listen={FABRIC_ADDRESS}:{CLOUD_PORT}")]
 }
 
-/// What a shell runs to keep a node's mount namespace: it makes [`PRIVATE_DIRS`], says so, and stays.
+/// The shell script that keeps a node's mount namespace: it mounts [`PRIVATE_DIRS`], creates the ready file, and sleeps.
 pub(crate) fn mounts(layout: &Layout, node: Node) -> String {
     let bind = |dir: &str| {
         format!("mount --bind {} {dir}", quoted(&layout.private_dir(node, dir).to_string_lossy()))
@@ -106,7 +106,7 @@ fn kubeconfig(layout: &Layout, who: &str) -> String {
     format!("--kubeconfig={}", layout.kubeconfig_of(who).display())
 }
 
-/// For a shell.
+/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_waits_for_a_cloud_controller_at_its_own_address() {
+    fn kubelet_has_an_external_provider_and_its_own_address() {
         let args = kubelet(&layout(), Node(2));
         for wanted in
             ["--cloud-provider=external", "--node-ip=10.90.0.12", "--kubeconfig=/c/node-2.kubeconfig"]
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_are_divided_and_no_routes_are_made_by_kubernetes_itself() {
+    fn pod_cidrs_are_allocated_but_no_routes() {
         let args = controller_manager(&layout());
         for wanted in
             ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=false"]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_own_directories_lie_over_those_of_the_machine() {
+    fn node_directories_are_mounted_over_those_of_the_host() {
         let script = mounts(&Layout { home: "/it's".into() }, Node(1));
         assert!(
             script.contains("mount --bind '/it'\\''s/node-1/private/var-lib-kubelet' /var/lib/kubelet\n"),

@@ -1,28 +1,28 @@
-//! What of a cluster runs.
+//! The state of the cluster's servers.
 
 use std::fmt::Write as _;
 
 use crate::layout::Layout;
 use crate::process::{known, running};
 
-/// What a look told.
+/// The observed state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// A line a server.
+    /// One line per server.
     pub text: String,
-    /// Whether there is a cluster at all.
+    /// Whether a cluster exists.
     pub any: bool,
-    /// Whether all that was started runs.
+    /// Whether all servers that were started run.
     pub all: bool,
 }
 
-/// Looks at each server.
+/// Checks each server.
 pub fn status(layout: &Layout) -> Status {
     let servers: Vec<_> = known(layout).into_iter().map(|name| (running(layout, &name), name)).collect();
     let mut text = String::new();
     for (id, name) in &servers {
         let state = id.map_or_else(|| "ended".to_owned(), |id| id.to_string());
-        // Memory is never refused.
+        // Writing to a String cannot fail.
         writeln!(text, "{name:<32} {state:<8} {}", layout.log(name).display()).ok();
     }
     Status { text, any: !servers.is_empty(), all: servers.iter().all(|(id, _)| id.is_some()) }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_ended_is_told() {
+    fn ended_server_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout { home: dir.path().to_path_buf() };
         assert!(!status(&layout).any);

@@ -1,4 +1,4 @@
-//! Settings of the kernel that a kubelet changes for the whole machine, whatever namespace it is in: kept before, put back after.
+//! Kernel settings that a kubelet changes for the whole host, whatever namespace it runs in. `up` saves them, `down` restores them.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ const SETTINGS: [&str; 6] = [
 
 const PROC: &str = "/proc/sys";
 
-/// Before the first kubelet starts.
+/// Saves the settings. Called before the first kubelet starts.
 pub(crate) fn keep(layout: &Layout) -> anyhow::Result<()> {
     let file = layout.sysctls();
     if file.exists() {
@@ -28,13 +28,13 @@ pub(crate) fn keep(layout: &Layout) -> anyhow::Result<()> {
     fs::write(&file, read(Path::new(PROC))).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// After the last one ended.
+/// Restores the settings. Called after the last kubelet ended.
 pub(crate) fn put_back(layout: &Layout) {
     let kept = fs::read_to_string(layout.sysctls()).unwrap_or_default();
     write(Path::new(PROC), &kept);
 }
 
-/// A line each. What cannot be read is not there, and a kubelet does not write it either.
+/// One line per setting. A setting that cannot be read does not exist, so a kubelet does not write it either.
 fn read(proc: &Path) -> String {
     let line = |name: &&str| {
         let value = fs::read_to_string(proc.join(name)).ok()?;
@@ -46,7 +46,7 @@ fn read(proc: &Path) -> String {
 fn write(proc: &Path, kept: &str) {
     for (name, value) in kept.lines().filter_map(|line| line.split_once(' ')) {
         if SETTINGS.contains(&name) {
-            // Where that is forbidden, it was to the kubelet, too.
+            // Where this write is forbidden, the write of the kubelet was forbidden, too.
             fs::write(proc.join(name), value).ok();
         }
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_kubelet_changes_is_as_it_was() {
+    fn changed_sysctls_are_restored() {
         let dir = tempfile::tempdir().unwrap();
         let setting = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
         for folder in ["kernel", "vm"] {

@@ -1,4 +1,4 @@
-//! Starts what does not run, in order, and waits for each part to work.
+//! Starts the parts that do not run yet, in order, and waits for each to become ready.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,40 +21,40 @@ pub struct Programs(pub BTreeMap<Tool, PathBuf>);
 
 impl Programs {
     pub(crate) fn path(&self, tool: Tool) -> anyhow::Result<&Path> {
-        self.0.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} was not looked for"))
+        self.0.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} has no path"))
     }
 }
 
-/// What is wanted.
+/// The desired cluster.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u8,
-    /// A simulated cloud, and its routes in the namespaces.
+    /// A simulated cloud, whose routes are applied to the namespaces.
     pub cloud: Option<Cloud>,
-    /// Whether pods get a network. Without it nodes stay `NotReady`, as they do where the CNI waits for an initialised node.
+    /// Whether pods get a network. Without it nodes stay `NotReady`, as with a CNI that waits for an initialised node.
     pub pod_network: bool,
     /// All executables.
     pub programs: Programs,
 }
 
-/// The simulated cloud to start.
+/// The simulated cloud to start, if any.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The executable of `simcloud`.
     pub simcloud: PathBuf,
-    /// A program, and arguments with which it registers nodes, and ones with which it is the data plane. Each runs in the fabric.
+    /// A program, its arguments to register nodes, and its arguments to run the data plane. Both commands run in the fabric.
     pub ourselves: PathBuf,
-    /// Registers the nodes.
+    /// Arguments that register the nodes as instances.
     pub register: Vec<String>,
-    /// Is the data plane.
+    /// Arguments that run the data plane.
     pub data_plane: Vec<String>,
 }
 
-/// Starts a cluster, or what is missing of one.
+/// Starts a cluster, or the missing parts of one.
 ///
 /// # Errors
-/// When something is missing, or does not start; the message has the end of its log.
+/// Returns an error if a prerequisite is missing or a server does not start; it has the end of the server's log.
 pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
     needs::root()?;
     layout.check()?;
@@ -78,13 +78,13 @@ pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
         work.pods(node).await?;
     }
     for node in Node::up_to(NODES_MAX).skip(order.nodes.into()).filter(|&node| runs(layout, node)) {
-        say(&format!("{node} runs, too, since before"));
+        say(&format!("{node} still runs from an earlier start"));
     }
     say(&format!("The cluster is up after {:.1} s", begin.elapsed().as_secs_f64()));
     Ok(())
 }
 
-/// What all steps need to know.
+/// The inputs of all steps.
 struct Work<'a> {
     layout: &'a Layout,
     order: &'a Order,
@@ -124,7 +124,7 @@ impl Work<'_> {
         };
         wait(&format!("containerd of {node} answers"), answers).await?;
         import(layout, ctr, node, &images::pause(layout)?)
-            .with_context(|| format!("no {PAUSE_IMAGE} for {node}"))?;
+            .with_context(|| format!("cannot import {PAUSE_IMAGE} into {node}"))?;
 
         let kubelet = self.server(node, Tool::Kubelet, servers::kubelet(layout, node), Some(mounts.id))?;
         let kubelet = kubelet.start(layout)?;
@@ -133,7 +133,7 @@ impl Work<'_> {
         self.server(node, Tool::KubeProxy, servers::proxy(layout, node), None)?.start(layout).map(drop)
     }
 
-    /// A node's view of the file system, kept by a process that does nothing else.
+    /// Keeps a node's mount namespace, by a process that only sleeps.
     async fn mounts(&self, node: Node) -> anyhow::Result<Started> {
         let (layout, name) = (self.layout, node.server("mounts"));
         for dir in PRIVATE_DIRS {
@@ -158,12 +158,12 @@ impl Work<'_> {
         Ok(server)
     }
 
-    /// A node's pods can have addresses as soon as its range is known.
+    /// Pods of a node can get addresses as soon as the node has a pod CIDR.
     async fn pods(&self, node: Node) -> anyhow::Result<()> {
         let (layout, name) = (self.layout, node.to_string());
         let manager = self.fabric_server(Tool::KubeControllerManager, Vec::new())?;
         let range = ["get", "node", &name, "--output", "jsonpath={.spec.podCIDR}"];
-        let what = format!("{node} has a range for its pods");
+        let what = format!("{node} has a pod CIDR");
         let cidr = self.until(&what, &manager, &range, |cidr| !cidr.is_empty()).await?;
         write(&layout.cni(node).join("10-pods.conflist"), &files::cni(&cidr).to_string())?;
         let ready =
@@ -203,7 +203,7 @@ impl Work<'_> {
         Ok(Server { mounts_of, ..server })
     }
 
-    /// Asks the API server until the answer is good.
+    /// Polls the API server until the answer satisfies the condition.
     async fn until(
         &self,
         what: &str,
@@ -225,22 +225,22 @@ impl Work<'_> {
         .await
     }
 
-    /// containerd looks for its shim there.
+    /// containerd finds its shim by PATH.
     fn path_with_shim(&self) -> anyhow::Result<String> {
         let shim = self.order.programs.path(Tool::ContainerdShim)?;
         let dirs = shim.parent().map(Path::to_path_buf).into_iter();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let all = std::env::join_paths(dirs.chain(std::env::split_paths(&path)));
-        Ok(all.context("PATH cannot have the shim's folder")?.to_string_lossy().into_owned())
+        Ok(all.context("cannot add the folder of the shim to PATH")?.to_string_lossy().into_owned())
     }
 }
 
-/// Another user's cluster is kept elsewhere, under the same names of namespaces.
+/// A cluster of another user is in another folder, but has the same namespace names.
 fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
     let there = layout.of_what_runs().home;
     ensure!(
         there == layout.home,
-        "a cluster of {} runs, or was left by a crash; `cargo xtask cluster down` ends it",
+        "the cluster in {} runs, or a crash left it; `cargo xtask cluster down` ends it",
         there.display()
     );
     if !known(layout).is_empty() {
@@ -250,8 +250,8 @@ fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
         let ids = network::processes(place);
         ensure!(
             ids.is_empty(),
-            "processes {ids:?} are in the namespace {}, and {} knows nothing of them: a cluster of another user? \
-             `cargo xtask cluster down` ends them",
+            "processes {ids:?} run in namespace {}, but {} does not know them; they may be of \
+             another user's cluster: `cargo xtask cluster down` ends them",
             place.namespace(),
             layout.home.display()
         );
@@ -259,14 +259,14 @@ fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Folders, ours and the ones of the machine that nodes lay theirs over.
+/// Creates the cluster's folders, and the host's directories over which nodes mount their own.
 fn prepare(layout: &Layout) -> anyhow::Result<()> {
     for dir in [layout.logs(), layout.pids()] {
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
     let dirs = PRIVATE_DIRS.into_iter().chain([NAMESPACES]).map(Path::new);
     for dir in dirs.filter(|dir| !dir.exists()) {
-        // Noted first: what is cut off is removed all the same.
+        // Recorded before it is created, so that `down` removes it after an interruption, too.
         let noted = fs::read_to_string(layout.made_dirs()).unwrap_or_default();
         write(&layout.made_dirs(), &format!("{noted}{}\n", dir.display()))?;
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;

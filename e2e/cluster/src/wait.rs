@@ -1,4 +1,4 @@
-//! Waiting for conditions, the only kind of waiting here. Who waits is told for what, and for how long it took.
+//! The only way to wait in this crate: polls a condition and prints what it waits for and how long it took.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use tokio::time::{Instant, sleep};
 
-/// Between two looks.
+/// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Measured: the slowest, a node's first report, takes 2 s. The rest is for a machine under load.
+/// Measured: the slowest, a node's first report, takes 2 s. The rest is for a host under load.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Who has waited so long is told for what, and told again.
+/// The interval of progress lines while the wait lasts.
 const TELL_EVERY: Duration = Duration::from_secs(3);
 
-/// So many characters of what is there instead.
+/// The maximum length of the observed state in a progress line, in characters.
 const SHOWN: usize = 120;
 
-/// Says a line to whoever waits. Standard output is for answers.
+/// Prints a progress line to standard error. Standard output is for results.
 pub(crate) fn say(line: &str) {
-    // Nobody reads any more when standard error is gone; the work goes on.
+    // Standard error may be closed; the work continues.
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }
 
-/// What one look told.
+/// The result of one check.
 pub(crate) enum Seen<T> {
-    /// It is so.
+    /// The condition holds.
     Yes(T),
-    /// Not yet; what is there instead.
+    /// The condition does not hold yet; the text is the observed state.
     NotYet(String),
-    /// It never will be.
+    /// The condition can no longer hold; the text is the reason.
     Never(String),
 }
 
-/// Looks until it is so.
+/// Checks until the condition holds.
 pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> anyhow::Result<T> {
     let begin = Instant::now();
     let mut tell_at = begin + TELL_EVERY;
@@ -42,11 +42,11 @@ pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> an
                 say(&format!("  {what} after {:.1} s", begin.elapsed().as_secs_f64()));
                 return Ok(value);
             }
-            Seen::Never(why) => bail!("in vain: {what}: {why}"),
+            Seen::Never(why) => bail!("condition failed: {what}: {why}"),
             Seen::NotYet(seen) => seen,
         };
         if begin.elapsed() >= WITHIN {
-            return Err(anyhow!("waited {WITHIN:?} in vain: {what}; last seen: {seen}"));
+            return Err(anyhow!("condition not met within {WITHIN:?}: {what}; last seen: {seen}"));
         }
         if Instant::now() >= tell_at {
             tell_at = Instant::now() + TELL_EVERY;
@@ -56,7 +56,7 @@ pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> an
     }
 }
 
-/// The end of the first line, where programs say what is wrong.
+/// The end of the first line, where programs print their errors.
 fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let cut = line.chars().count().saturating_sub(SHOWN);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_condition_holds_at_last_or_is_told_with_what_was_seen() {
+    async fn wait_returns_the_value_or_the_last_observation() {
         let mut looks = 0;
         let third = || {
             looks += 1;
@@ -76,8 +76,8 @@ mod tests {
         };
         assert_eq!(wait("three", third).await.unwrap(), 3);
         let error = wait("green", || Seen::<()>::NotYet("red".to_owned())).await.unwrap_err();
-        assert_eq!(error.to_string(), "waited 90s in vain: green; last seen: red");
+        assert_eq!(error.to_string(), "condition not met within 90s: green; last seen: red");
         let error = wait("green", || Seen::<()>::Never("broken".to_owned())).await.unwrap_err();
-        assert_eq!(error.to_string(), "in vain: green: broken");
+        assert_eq!(error.to_string(), "condition failed: green: broken");
     }
 }

@@ -1,4 +1,4 @@
-"""The adapter's processes, their files, and the suite's hooks at both."""
+"""The adapter's processes and files, and the hooks of the suite that change them."""
 
 import os
 import signal
@@ -11,17 +11,17 @@ from files import put_yaml
 GONE_WITHIN = 20
 """Seconds."""
 RATE, BURST = 10, 10
-"""Of each family, in calls a second: what the services do on a small machine."""
+"""Calls per second for each family: the capacity of the services on a small host."""
 FAMILIES = ("compute", "network", "loadbalancer", "identity")
 CACHE = {"instances": {"maxAge": "10s"}, "loadBalancers": {"maxAge": "10s"}, "routes": {"maxAge": "20s"}}
-"""Listed this often, so that checks which wait for it need not wait long."""
-# The local Nova takes a minute to list 10,000 machines.
+"""Short listing periods, so that checks need not wait long."""
+# The local Nova takes a minute to list 10,000 servers.
 CONFIG = {"limits": {"buckets": dict.fromkeys(FAMILIES, {"rate": RATE, "burst": BURST}), "deadline": {"max": "5m"}}, "cache": CACHE}
 BAD_CONFIG = {"limits": {"buckets": {"compute": {"rate": -1}}}}
 
 
 class Process:
-    """A program that may be ended and started again."""
+    """A program that can be restarted."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.log = log
@@ -29,10 +29,10 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        # The developer's own cloud must not leak in.
+        # The settings of the developer's own cloud must not apply.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_") and name != "KUBECONFIG"}
         with self.log.open("ab") as log:
-            # In a group of its own: Ctrl-C is for the suite, which still needs it to clean up.
+            # In a process group of its own: Ctrl-C ends the suite, which still needs the adapter to clean up.
             self._process = subprocess.Popen(
                 self._command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
@@ -43,7 +43,7 @@ class Process:
 
 
 class Adapter:
-    """One adapter, which may have replicas: the flags of each, beside those that all have."""
+    """An adapter with one or more replicas: common flags, and flags of each replica."""
 
     def __init__(
         self, program: Path, folder: Path, flags: list[str], replicas: list[list[str]], age_hashes: Callable[[], None],
@@ -68,7 +68,7 @@ class Adapter:
         self._replicas[int(REPLICA)].start()
 
     def startAdapterWithNextHash(self, REPLICA: str) -> None:
-        """As it is, on load balancers as another release finds them."""
+        """Starts the same adapter, after replacing the hashes of all load balancers by those of another release."""
         self._age_hashes()
         self.startAdapter(REPLICA)
 

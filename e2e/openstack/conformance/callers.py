@@ -1,4 +1,4 @@
-"""Who calls the adapter that knows its callers: ServiceAccounts with tokens, over TLS. And the suite's hooks that replace both."""
+"""Callers of the adapter with authentication: ServiceAccounts with tokens, over TLS. And the hooks that rotate certificate and tokens."""
 
 import datetime as dt
 import itertools
@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from files import put
 
 CLUSTER = "c1"
-"""The one that the adapter serves; the audience of tokens names it."""
+"""The cluster of the adapter; it is part of the audience of tokens."""
 ISSUER = "https://kubernetes.default.svc"
 SERVER = "cloud-adapter"
 """The name in the adapter's certificate."""
@@ -26,16 +26,16 @@ ROLES = {
     "routeController": "route-controller",
     "operator": "operator",
 }
-"""As the parameter file calls them, and as the adapter does."""
+"""Roles: the name in the parameter file, and the name in the adapter."""
 STRANGER = {"stranger": "stranger"}
-"""An account of the same cluster that has no role."""
+"""An account of the same cluster without a role."""
 GOOD_FOR = dt.timedelta(hours=12)
 CONNECTION_AGE = 5
-"""Seconds, so that connections end while the suite looks."""
+"""Seconds. Short, so that connections end during the checks."""
 
 
 class Callers:
-    """A cluster's accounts, as far as an adapter sees them."""
+    """The accounts of a cluster that an adapter knows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class Callers:
             put(self._token(account), jwt.encode(claims, self._token_key, algorithm="ES256", headers={"kid": "1"}))
 
     def flags(self) -> list[str]:
-        """Of the adapter."""
+        """Flags of the adapter."""
         return [
             f"--tls-cert={self._folder / 'server.pem'}",
             f"--tls-key={self._folder / 'server.key'}",
@@ -81,7 +81,7 @@ class Callers:
         ]
 
     def params(self) -> dict[str, Any]:
-        """What the parameter file says of them."""
+        """The part of the parameter file about the callers."""
         identities = {key: {"tokenFile": str(self._token(account))} for key, account in (ROLES | STRANGER).items()}
         tls = {"caFile": str(self._folder / "ca.pem"), "serverName": SERVER}
         return {"tls": tls, "clusterId": CLUSTER, "identities": identities}

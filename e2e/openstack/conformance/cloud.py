@@ -1,6 +1,6 @@
-"""The suite's hooks at the cloud: what people and other programs do in it, by the API.
+"""The suite's hooks that change the cloud: the actions of users and other programs, through the API.
 
-Each method of `Cloud` that is called as a hook is one; its arguments are the hook's variables.
+Each method of `Cloud` with the name of a hook is that hook; its arguments are the hook's variables.
 """
 
 import functools
@@ -20,24 +20,24 @@ from openstack.exceptions import ConflictException, NotFoundException, raise_fro
 Json = dict[str, Any]
 
 HOLD = Path(__file__).parent.parent / "hold.sh"
-"""Does what the API cannot."""
+"""The script for changes that the API does not offer."""
 WITHIN = 170.0
 """Seconds. The suite gives a hook 180."""
 LB = "/lbaas"
 MADE = 20
-"""So many servers are made by the API at once; what goes beyond are copies of one, which would take an hour else."""
+"""The number of servers above which copies of one are made: to create them by the API would take an hour."""
 HASH = "cloudadapter.dev/hash="
-"""How the tag begins that tells what was applied."""
+"""The beginning of the tag with the hash of the applied state."""
 VOLATILE = {"operating_status", "provisioning_status"}
-"""What tells how a load balancer does, and not what it is."""
+"""Fields with the status of a load balancer, as opposed to its configuration."""
 
 
 def until(what: str, look: Callable[[], Any]) -> Any:
-    """Looks until there is something, and answers it."""
+    """Polls until there is a value, and returns it."""
     end = time.monotonic() + WITHIN
     while not (found := look()):
         if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {WITHIN:.0f} s")
+            raise TimeoutError(f"{what}: no result within {WITHIN:.0f} s")
         time.sleep(0.5)
     return found
 
@@ -47,7 +47,7 @@ def server_of(provider_id: str) -> str:
 
 
 def said(answer: requests.Response) -> Json:
-    """What a service answers, or an error with its words."""
+    """Returns the answer of a service, or raises an error with its text."""
     raise_from_response(answer)
     content: Json = answer.json() if answer.content else {}
     return content
@@ -60,7 +60,7 @@ def hold(*what: str, words: str = "") -> None:
 
 
 class Cloud:
-    """One project of the local OpenStack, with the network and the router that have its name."""
+    """A project of the local OpenStack, with the network and the router of the same name."""
 
     def __init__(self, name: str) -> None:
         self.connection = openstack.connect(cloud=name)
@@ -74,10 +74,10 @@ class Cloud:
         self.numbers = itertools.count(1)
         self.copies: set[str] = set()
 
-    # Machines.
+    # Instances.
 
     def createInstances(self, NAME: str, COUNT: str) -> str:
-        """Of a crowd one is made by the API, the others are copies of it."""
+        """Creates one server by the API; if many are requested, the others are copies of it."""
         if int(COUNT) <= MADE:
             servers = self._create_servers(NAME, COUNT)
         else:
@@ -86,7 +86,7 @@ class Cloud:
         return "\n".join(f"openstack:///{server}" for server in servers)
 
     def _create_servers(self, NAME: str, COUNT: str) -> list[str]:
-        """In one request, which takes half the time of one each. Nova counts names from 1."""
+        """Creates servers in one request, which takes half the time of one request each. Nova numbers the names from 1."""
         order = {"name": NAME, "imageRef": self.image.id, "flavorRef": self.flavor.id, "networks": [{"uuid": self.network.id}],
                  "min_count": COUNT, "max_count": COUNT, "return_reservation_id": True}
         reservation = self._nova("POST", "/servers", {"server": order})["reservation_id"]
@@ -123,7 +123,7 @@ class Cloud:
         self._act(server_of(PROVIDER_ID), "os-start", "ACTIVE")
 
     def changeInstance(self, PROVIDER_ID: str) -> None:
-        """One address more. Nova hears of it from Neutron."""
+        """Adds an address. Neutron reports it to Nova."""
         server = server_of(PROVIDER_ID)
         port = next(iter(self.connection.network.ports(device_id=server)))
         more = [*port.fixed_ips, {"subnet_id": self.subnet.id}]
@@ -189,7 +189,7 @@ class Cloud:
         self._write_status(VENDOR_ID, "ERROR")
 
     def driftLoadBalancer(self, VENDOR_ID: str) -> None:
-        """A listener less."""
+        """Removes a listener."""
         self._settled(VENDOR_ID)
         listener = next(self._children("listener", VENDOR_ID))
         self._change(VENDOR_ID, "DELETE", f"listeners/{listener['id']}")
@@ -199,7 +199,7 @@ class Cloud:
         return "\n".join(one["id"] for one in self._lb("GET", "loadbalancers?fields=id")["loadbalancers"])
 
     def age_hashes(self) -> None:
-        """Gives each load balancer a hash of another version."""
+        """Replaces the hash of each load balancer by one of another version."""
         for one in self._lb("GET", "loadbalancers")["loadbalancers"]:
             tags = [f"{tag.partition('=')[0]}=0-{one['id']}" if tag.startswith(HASH) else tag for tag in one["tags"]]
             if tags != one["tags"]:
@@ -217,19 +217,19 @@ class Cloud:
         return found if found["provisioning_status"] != "DELETED" else None
 
     def _settled(self, balancer: str) -> Json:
-        """The load balancer, once nothing changes it."""
+        """Returns the load balancer when no change is in progress."""
 
         def look() -> Json | None:
             found = self._balancer(balancer)
             if not found:
-                raise LookupError(f"there is no load balancer {balancer}")
+                raise LookupError(f"load balancer {balancer} does not exist")
             return found if not found["provisioning_status"].startswith("PENDING") else None
 
         found: Json = until("the load balancer settles", look)
         return found
 
     def _change(self, balancer: str, method: str, path: str, body: Json | None = None) -> None:
-        """Again while something else changes it, which is a 409."""
+        """Repeats a request while another change is in progress, which is answered with 409."""
 
         def once() -> bool:
             try:
@@ -258,7 +258,7 @@ class Cloud:
         return f"{DESTINATION}={hops[0]}"
 
     def deleteRoute(self, VENDOR_ID: str, DESTINATION: str) -> None:
-        """By destination, whatever the adapter calls it."""
+        """Finds a route by destination, whatever name the adapter uses."""
         routes = self.connection.network.get(f"/routers/{self.router.id}").json()["router"]["routes"]
         for route in routes:
             if route["destination"] == DESTINATION:
@@ -271,7 +271,7 @@ class Cloud:
     # Owners.
 
     def listOwned(self, CLUSTER_ID: str) -> str:
-        """Whatever has the cluster's ID in a tag, a name or a description, however the adapter writes it there."""
+        """All objects with the cluster's ID in a tag, a name or a description, in any format of the adapter."""
         network = self.connection.network
         kinds: dict[str, Callable[[], list[Json]]] = {
             "load balancer": lambda: self._lb("GET", "loadbalancers")["loadbalancers"],

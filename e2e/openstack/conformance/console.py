@@ -1,6 +1,6 @@
-"""Hooks over HTTP: `POST /NAME` with the hook's variables as a form answers what the hook prints.
+"""Hooks over HTTP: `POST /NAME` with the hook's variables as a form returns what the hook prints.
 
-One long-lived process, because a new one with openstacksdk takes seconds to be of use.
+A single long-lived process is used, because a new one takes seconds to import openstacksdk.
 """
 
 import inspect
@@ -39,15 +39,15 @@ class Console:
 
 
 def answer(hooks: dict[str, Hook], name: str, form: dict[str, str]) -> tuple[int, str]:
-    """A status and what is printed, or what is wrong."""
+    """Returns a status and the output, or the error."""
     hook = hooks.get(name)
     if not hook:
-        return 404, f"there is no hook {name}"
+        return 404, f"unknown hook {name}"
     wanted = inspect.signature(hook).parameters
     if missing := [one for one in wanted if one not in form]:
         return 400, f"{name}: {', '.join(missing)} is not set"
     try:
         return 200, hook(**{one: form[one] for one in wanted}) or ""
-    except Exception as error:  # whatever it is, the suite shows it
+    except Exception as error:  # the suite shows every error
         traceback.print_exc(file=sys.stderr)
         return 500, f"{name}: {type(error).__name__}: {error}"

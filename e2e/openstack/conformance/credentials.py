@@ -1,4 +1,4 @@
-"""The adapter's credentials: application credentials of the cloud's user, in a clouds.yaml that leads through the suite's proxy."""
+"""The adapter's credentials: application credentials of the cloud's user, in a clouds.yaml whose endpoints are those of the suite's proxy."""
 
 import contextlib
 import secrets
@@ -13,14 +13,14 @@ from cloud import until
 from files import put_yaml
 
 SERVICES = {"identity": "/v3", "compute": "/v2.1", "network": "", "load-balancer": ""}
-"""Service types that an adapter speaks to, and the version that belongs to their base URL."""
+"""Service types that an adapter calls, and the version in their base URL."""
 ROLES = ("member", "load-balancer_member")
 NAME = "conformance"
-"""Of the cloud in the file."""
+"""The name of the cloud in the file."""
 
 
 class Credentials:
-    """Makes them, and removes them in the end. `canary` is a part of every secret."""
+    """Creates credentials, and removes them at the end. `canary` is a part of every secret."""
 
     def __init__(self, connection: Connection, file: Path, proxy: str, canary: str) -> None:
         self._cloud, self.file, self._proxy, self._canary = connection, file, proxy, canary
@@ -29,7 +29,7 @@ class Credentials:
         self.rotateCredentials()
 
     def upstreams(self) -> dict[str, str]:
-        """Where the proxy finds each service."""
+        """The URL of each service, for the proxy."""
         urls = {kind: urlsplit(self._cloud.session.get_endpoint(service_type=kind)) for kind in SERVICES}
         return {f"/{kind}": f"{url.scheme}://{url.netloc}" for kind, url in urls.items()}
 
@@ -44,14 +44,14 @@ class Credentials:
         put_yaml(self.file, {"clouds": {NAME: cloud}})
 
     def _make(self, secret: str) -> ApplicationCredential | None:
-        """None while Keystone does not see the user's roles: its caches do so when it is busy with others'."""
+        """Returns None while Keystone does not see the user's roles, because of its caches when it is under load."""
         with contextlib.suppress(BadRequestException):
             return self._cloud.identity.create_application_credential(
                 user=self._user, name=f"{NAME}-{secrets.token_hex(4)}", secret=secret, roles=[{"name": role} for role in ROLES])
         return None
 
     def revokeCredentials(self) -> None:
-        """All but the newest."""
+        """Removes all but the newest."""
         *old, newest = self._in_force
         self._remove(old)
         self._in_force = [newest]

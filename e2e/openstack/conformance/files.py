@@ -1,4 +1,4 @@
-"""Files that other processes follow: each changes in one step, so that nobody reads half of it, and is ours alone to read."""
+"""Files that other processes watch: each is replaced atomically, so that no process reads half of it, and is readable only by this user."""
 
 import json
 from pathlib import Path
@@ -13,5 +13,5 @@ def put(path: Path, text: str) -> None:
 
 
 def put_yaml(path: Path, content: dict[str, Any], end: str = "") -> None:
-    """As JSON, which is YAML, too."""
+    """Writes JSON, which is also YAML."""
     put(path, json.dumps(content, indent=2) + "\n" + end)

@@ -1,9 +1,9 @@
-"""A setting for adapter-conformance: adapter-openstack, the suite's proxy and the local OpenStack behind it.
+"""An environment for adapter-conformance: adapter-openstack, the suite's proxy, and the local OpenStack.
 
     setting.py --programs target/debug --folder target/conformance/openstack -- --tier T1 --junit report.xml
 
-Starts the adapter, writes the parameter file, runs the suite with the flags after `--`, ends what it started, and ends as the suite
-did. OS_CLIENT_CONFIG_FILE and OS_CLOUD say where the cloud is, as `cargo xtask openstack up` prints them.
+Starts the adapter, writes the parameter file, runs the suite with the flags after `--`, stops the adapter, and exits with the status
+of the suite. OS_CLIENT_CONFIG_FILE and OS_CLOUD select the cloud, as `cargo xtask openstack up` prints them.
 """
 
 import argparse
@@ -54,7 +54,7 @@ TIMINGS = {
 }
 
 PARALLEL = ["--parallel=2"]
-"""More at once is slower: the services have the same processors."""
+"""More checks in parallel are slower, because the services use the same CPUs."""
 
 
 def main() -> int:
@@ -68,20 +68,20 @@ def main() -> int:
         params = prepare(stack, args.programs.absolute(), args.folder.absolute())
         parallel = [] if any(flag.startswith("--parallel") for flag in args.suite) else PARALLEL
         suite = subprocess.Popen([args.programs / "adapter-conformance", "--params", params, *parallel, *args.suite])
-        # The suite is the one to hear them: it cleans up, and then so do we.
+        # The suite handles the signals: it cleans up first, and this process after it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: suite.terminate())
         return suite.wait()
 
 
 def prepare(stack: contextlib.ExitStack, programs: Path, folder: Path) -> Path:
-    """Starts everything, which `stack` ends, and answers the parameter file."""
+    """Starts everything, which `stack` ends, and returns the parameter file."""
     canary = f"canary-{secrets.token_hex(8)}"
     start = functools.partial(lane, stack, programs, canary)
     params = folder / "params.yaml"
     put_yaml(params, {
         "lanes": [start(Cloud(os.environ.get("OS_CLOUD", "demo")), empty(folder / "open"))],
-        # Each in a project of its own: checks count what there is, and lanes run at once.
+        # Each in a project of its own: checks count objects, and lanes run in parallel.
         "secured": start(Cloud("secured"), empty(folder / "secured"), callers=Callers(folder / "secured")),
         "replicas": start(Cloud("replicas"), empty(folder / "replicas"), replicas=2),
         "vendor": VENDOR,
@@ -96,7 +96,7 @@ def lane(
     stack: contextlib.ExitStack, programs: Path, canary: str, cloud: Cloud, folder: Path,
     callers: Callers | None = None, replicas: int = 1,
 ) -> dict[str, Any]:
-    """Starts an adapter with its console, and answers what the parameter file says of them."""
+    """Starts an adapter with its console, and returns their part of the parameter file."""
     proxy, leases, *ports = free_ports(2 + 2 * replicas)
     addresses = list(zip(ports[::2], ports[1::2], strict=True))
     credentials = Credentials(cloud.connection, folder / "clouds.yaml", f"http://{proxy}", canary)
@@ -130,7 +130,7 @@ def lane(
 
 
 def lease(stack: contextlib.ExitStack, programs: Path, folder: Path, address: str) -> Path:
-    """Starts an API server that knows one Lease, and answers a kubeconfig for it."""
+    """Starts an API server that has one Lease, and returns a kubeconfig for it."""
     server = Process([str(programs / "conformance-sim"), "lease-server", f"--listen={address}"], folder / "lease-server.log")
     stack.callback(server.end)
     server.start()
@@ -145,21 +145,21 @@ def lease(stack: contextlib.ExitStack, programs: Path, folder: Path, address: st
 
 
 def empty(folder: Path) -> Path:
-    """A folder with nothing of an earlier run."""
+    """Creates an empty folder, without files of an earlier run."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
 
 
 def hooks_of(owner: Any) -> dict[str, Hook]:
-    """Its methods whose names are two words: `createInstances`."""
+    """The methods whose names have two words, such as `createInstances`."""
     return {name: method for name, method in inspect.getmembers(owner, inspect.ismethod)
             if not name.startswith("_") and not name.islower()}
 
 
 def free_ports(count: int) -> list[str]:
-    """Loopback ports that nobody uses now and nobody gets while their server is away: they are below those that clients get,
-    and below those that tests in Rust reserve for themselves."""
+    """Free loopback ports that no other process gets while their server restarts: they are below the ephemeral ports and below
+    those that tests in Rust reserve."""
     return [f"127.0.0.1:{port}" for port in itertools.islice(filter(is_free, PORTS), count)]
 
 

@@ -1,15 +1,15 @@
-//! Answers of an adapter of a later release: each message has a field that no contract has yet.
+//! Answers of an adapter of a later release: each message has a field that the contract does not define.
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 
-/// The number with the highest tag, as a varint. Source: Protocol Buffers, Encoding.
+/// The tag of the field with the highest number, as a varint. Source: Protocol Buffers, Encoding.
 const FIELD: [u8; 6] = [0xf8, 0xff, 0xff, 0xff, 0x0f, 1];
-/// Whether it is compressed, and how long it is. Source: gRPC over HTTP/2, Length-Prefixed-Message.
+/// The compression flag and the length. Source: gRPC over HTTP/2, Length-Prefixed-Message.
 const PREFIX: usize = 5;
 
-/// The same answer, its messages with one field more.
+/// The same answer with the additional field in each message.
 pub(super) fn longer(answer: Body) -> Body {
     let mut waiting = BytesMut::new();
     Body::new(answer.map_frame(move |frame| {
@@ -20,7 +20,7 @@ pub(super) fn longer(answer: Body) -> Body {
     }))
 }
 
-/// Takes all messages that are there whole, for they come cut and joined in any way.
+/// Takes all complete messages. A frame may contain several messages, or a part of one.
 fn whole(waiting: &mut BytesMut) -> Bytes {
     let mut out = BytesMut::new();
     while let Some((flag, length)) = prefix(waiting) {
@@ -50,7 +50,7 @@ mod tests {
     use super::{PREFIX, whole};
 
     #[test]
-    fn each_message_has_a_field_more_that_readers_pass_over_however_it_is_cut() {
+    fn added_field_is_ignored_for_any_split_of_frames() {
         let message = GetInfoResponse { provider: "sim".to_owned(), ..GetInfoResponse::default() };
         let mut sent = BytesMut::new();
         for _ in 0..2 {

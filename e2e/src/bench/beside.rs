@@ -1,11 +1,11 @@
-//! Ours beside the peer's: the same scenario, figure by figure.
+//! Compares the controllers with the peer: the same scenario, figure by figure.
 
 use serde::{Deserialize, Serialize};
 
 use super::listings::of_count;
 use super::result::{Row, Usage, Who, quantity};
 
-/// One figure of both.
+/// A figure of both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compared {
     pub(super) scenario: String,
@@ -13,18 +13,18 @@ pub(super) struct Compared {
     pub(super) what: String,
     pub(super) ours: String,
     pub(super) peer: String,
-    /// The peer's by ours.
+    /// The peer's figure divided by that of the controllers.
     pub(super) ratio: String,
 }
 
-/// All that both have measured in one run.
+/// All figures that one run measured for both.
 pub(super) fn compared_in(rows: &[Row]) -> Vec<Compared> {
     let peers = rows.iter().filter(|row| row.who != Who::Ours);
     let ours = |peer: &Row| rows.iter().find(|row| row.who == Who::Ours && row.scenario == peer.scenario);
     peers.filter_map(|peer| Some(beside(ours(peer)?, peer))).flatten().collect()
 }
 
-/// What both have measured.
+/// The figures that were measured for both.
 pub(super) fn beside(ours: &Row, peer: &Row) -> Vec<Compared> {
     let compared = |what: &str, figures: (f64, f64), unit: &str| compared(peer, what, figures, unit);
     let mut all = vec![
@@ -63,7 +63,7 @@ fn both(ours: &Row, peer: &Row, of: fn(&Usage) -> f64) -> (f64, f64) {
 }
 
 fn compared(of: &Row, what: &str, (ours, peer): (f64, f64), unit: &str) -> Compared {
-    // Nothing has no ratio.
+    // A ratio to zero is undefined.
     let ratio = if ours > 0.0 { format!("{}x", quantity(peer / ours, "")) } else { "-".to_owned() };
     Compared {
         scenario: of.scenario.clone(),
@@ -81,7 +81,7 @@ mod tests {
     use super::{beside, compared_in};
 
     #[test]
-    fn scenarios_are_compared_with_themselves() {
+    fn only_equal_scenarios_are_compared() {
         let row = |scenario: &str, who, seconds| {
             let spent = Spent { seconds, ..Spent::default() };
             Row { scenario: scenario.to_owned(), who, spent, ..Row::default() }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_figure_has_its_ratio_and_nothing_has_none() {
+    fn figures_have_ratios_except_those_of_zero() {
         let row = |reads, p99| {
             let vendor = Calls { reads, ..Calls::default() };
             let waits = [("node initialised".to_owned(), Waits { p99, ..Waits::default() })].into();

@@ -1,39 +1,47 @@
-//! Why targets are missed, and what would be needed: told where they are.
+//! Why targets are missed, and what would be needed. The page shows it beside the missed targets.
 
-/// By scenario and the beginning of what was measured.
+/// The scenario, the beginning of the figure's name, and the cause.
 const CAUSES: &[(&str, &str, &str)] = &[
     (
         "join",
-        "all are initialised",
-        "The machine's cores are shared with etcd, the API server and the benchmark: see its load at the beginning.",
+        "all nodes initialised",
+        "The CPU cores are shared with etcd, the API server, the cloud and the benchmark.",
     ),
     (
         "one-more",
-        "a new Service meanwhile",
-        "Each takes a proof that there is none, three writes and a look after each, one after the other, beside a thousand writes for members, for \
-         which packets wait and which come first. The slowest are made in the first seconds: half of their wait is over before the first call, \
-         while all thousand are planned on the cores that the API server, the cloud and the benchmark need, too. Needed: more cores.",
+        "new Service during the change",
+        "A new Service takes a listing that proves that no load balancer exists and three writes, \
+         each confirmed by a read, one after the other. At the same time a thousand member writes are \
+         sent, which come first. The slowest Services are created in the first seconds: half of their \
+         time passes before the first call, while all thousand load balancers are planned on cores that \
+         the API server, the cloud and the benchmark use, too. Needed: more cores.",
     ),
     (
         "leave",
-        "members are gone",
-        "1,000 writes take 50 s at 20 calls a second, and polls, a listing for all that wait, take up to a quarter of the rate. Needed: a \
-         higher rate: 35 calls a second would do; or a vendor whose answer to a write says that it is done; or \
-         `--node-deletion-confirm-after=55s`. Here a node is not ready as soon as its machine is gone, where kube-controller-manager waits for \
-         its grace period of 50 s first: then the members are gone before the first Node object.",
+        "members removed",
+        "1,000 writes take 50 s at 20 calls/s, and polls (a shared listing) take up to a quarter of \
+         the rate. Needed: a higher rate, such as 35 calls/s; or a vendor that confirms a write in its \
+         answer; or `--node-deletion-confirm-after=55s`. In this benchmark nodes are not ready as soon as \
+         their instances are gone. kube-controller-manager waits for its grace period of 50 s first, so \
+         that the members are removed before the first Node object.",
     ),
-    ("growth", "vendor calls", "A short window holds a listing more or less. Needed: a longer run."),
+    (
+        "growth",
+        "vendor calls",
+        "In a short window, one listing more or less changes the figure. Needed: a longer run.",
+    ),
     (
         "replicas",
         "kill -9 of one: all Services",
-        "The Services of its shards begin anew when the Leases are over, several hundred writes on cores that are all in use: 3 s are too few \
-         for them here. At the pace of four replicas below, all of them together take 20 s with nobody killed. Needed: more cores, \
-         or shorter Leases.",
+        "The Services of the killed replica's shards start again when its Leases have expired. This \
+         takes several hundred writes on busy cores, for which 3 s are not enough here. At the pace of \
+         four replicas below, all Services together take 20 s without a kill. Needed: more cores, or \
+         shorter Leases.",
     ),
 ];
 
-/// What is known of a target that was missed.
+/// The known cause of a missed target.
 pub(super) fn cause(scenario: &str, what: &str) -> &'static str {
     let known = CAUSES.iter().find(|(of, begin, _)| *of == scenario && what.starts_with(begin));
-    known.map_or("Not looked into yet.", |(_, _, text)| text)
+    known.map_or("Not investigated yet.", |(_, _, text)| text)
 }

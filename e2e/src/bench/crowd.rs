@@ -4,11 +4,11 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::{RATE, Stage};
 
-/// How many of those that are there come besides.
+/// The new Services, as a divisor of the existing ones.
 const SHARE: usize = 2;
-/// The load balancer, its port with the members, and the tag that says that it is complete.
+/// The load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: u64 = 3;
-/// What a Service takes when it is alone.
+/// The duration for a single Service.
 const ALONE_SECONDS: f64 = 3.0;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -18,7 +18,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let waits = Waits::of(stage.progress.told("a crowd of Services", stage.create(&names)).await?);
     let spent = stage.spent(&before).await?;
     let removed = stage.reading().await?;
-    stage.progress.told("they go again", stage.delete(&names)).await?;
+    stage.progress.told("deleting them", stage.delete(&names)).await?;
     let removal = stage.calls_since(&removed).await?;
     stage.quiet().await?;
     Ok(Row {
@@ -26,7 +26,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         targets: judge(n, &spent.vendor, &waits),
         notes: vec![
             format!(
-                "{:.1} vendor calls a Service.",
+                "{:.1} vendor calls per Service.",
                 of_count(spent.vendor.families(&["loadbalancer"])) / float(n)
             ),
             format!("Their removal: {} writes, {} reads.", removal.writes, removal.reads),
@@ -39,12 +39,12 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 fn judge(n: usize, calls: &Calls, waits: &Waits) -> Vec<Target> {
     let least = WRITES_EACH.saturating_mul(n.try_into().unwrap_or(u64::MAX));
-    // Those to nodes that have left before are removed when a listing has shown that their machines are gone.
+    // Route writes are left out: routes to nodes that left earlier are deleted when a listing has shown that the instances are gone.
     let writes = calls.writes.saturating_sub(calls.of("BatchRoutes"));
     let bound = ALONE_SECONDS + of_count(calls.families(&["loadbalancer"])) / f64::from(RATE);
     vec![
-        Target::count("vendor writes beside routes, three each being the least", writes, least),
-        Target::at_most("the last has its address (calls ahead / rate + 3 s)", waits.max, bound, "s"),
+        Target::count("vendor writes except routes (minimum: 3 per Service)", writes, least),
+        Target::at_most("last Service has an address (calls ahead / rate + 3 s)", waits.max, bound, "s"),
     ]
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::{Calls, Waits, judge};
 
     #[test]
-    fn a_fourth_write_or_an_idle_budget_misses_the_target() {
+    fn fourth_write_or_idle_budget_misses_the_target() {
         let met = |writes, max| {
             let calls =
                 Calls { writes, by_family: [("loadbalancer".to_owned(), writes)].into(), ..Calls::default() };

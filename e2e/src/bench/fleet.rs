@@ -1,4 +1,4 @@
-//! What there is on the cluster: machines and nodes as kubelets keep them, and Services as users write them.
+//! The content of the cluster: instances, nodes with the status that kubelets report, and Services of users.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::objects::{NodeBuilder, node, service};
 use crate::simcloud::Simcloud;
 
-/// Both families' networks of all pods.
+/// The pod networks of all nodes, by address family.
 pub(super) const CLUSTER_CIDR: &str = "10.128.0.0/9,fd01::/48";
-/// Keeps a node from behind load balancers.
+/// Excludes a node from load balancers.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// At the same time; kubelets do not wait for one another.
+/// Requests in parallel; kubelets do not wait for each other.
 const AT_ONCE: usize = 64;
-/// How often a kubelet reports a status that has not changed.
+/// The interval at which a kubelet reports an unchanged status.
 const REPORT_EVERY: Duration = Duration::from_secs(300);
-/// A kubelet lists the largest of its images, so many at most.
+/// The maximum number of images that a kubelet lists; it lists the largest.
 const IMAGES: u32 = 50;
 
-/// The name of a node and its machine. Counted from 1.
+/// The name of a node and its instance. Counted from 1.
 pub(super) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// Where the parts of a node's addresses come from.
+/// The parts of a node's addresses that depend on its number.
 fn offset(number: usize) -> anyhow::Result<u16> {
     u16::try_from(number).with_context(|| format!("no addresses for node {number}"))
 }
@@ -48,7 +48,7 @@ fn pods_v6(number: usize) -> anyhow::Result<String> {
     Ok(format!("{}/64", Ipv6Addr::new(0xfd01, 0, 0, offset(number)?, 0, 0, 0, 0)))
 }
 
-/// Makes machines with an address of each family, and tells their IDs in order.
+/// Creates instances with an address of each family, and returns their IDs in order.
 pub(super) async fn make_machines(
     cloud: &Simcloud,
     numbers: impl Iterator<Item = usize>,
@@ -62,12 +62,12 @@ pub(super) async fn make_machines(
             { "kind": "hostname", "address": name },
         ] });
         let made = cloud.create_instances(&order).await?.into_iter().next();
-        Ok(made.with_context(|| format!("no machine {name}"))?.id)
+        Ok(made.with_context(|| format!("instance {name} was not created"))?.id)
     };
     stream::iter(numbers).map(make).buffered(AT_ONCE).try_collect().await
 }
 
-/// A node as large as real ones are: with conditions and images.
+/// A node object of realistic size, with conditions and images.
 fn full_node(number: usize, member: bool) -> anyhow::Result<Node> {
     let name = node_name(number);
     let built = node(&name).pods(&pods_v4(number)?).pods(&pods_v6(number)?);
@@ -101,7 +101,7 @@ fn full_node(number: usize, member: bool) -> anyhow::Result<Node> {
     Ok(node)
 }
 
-/// Kubelets register these nodes, all at once. When each began to is told with its name.
+/// Registers these nodes, all at once. Returns the start time of each registration with the node's name.
 pub(super) async fn register(
     client: &Client,
     numbers: impl Iterator<Item = usize>,
@@ -142,7 +142,7 @@ pub(super) async fn patch_nodes(
     stream::iter(names).map(change).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Users create these Services, all at once. When each was asked for is told with its name.
+/// Creates these Services, all at once. Returns the start time of each request with the Service's name.
 pub(super) async fn create_services(
     client: &Client,
     names: impl Iterator<Item = String>,
@@ -155,7 +155,7 @@ pub(super) async fn create_services(
     stream::iter(names).map(create).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Users delete these Services, all at once. Their finalizers may keep them for a while.
+/// Deletes these Services, all at once. Their finalizers may keep them for a while.
 pub(super) async fn delete_services(client: &Client, names: &[String]) -> anyhow::Result<()> {
     let services: Api<Service> = Api::default_namespaced(client.clone());
     let delete = |name: &String| {
@@ -165,8 +165,8 @@ pub(super) async fn delete_services(client: &Client, names: &[String]) -> anyhow
     stream::iter(names).map(delete).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Each kubelet reports its status, one after the other, so that each does every five minutes. Never ends; fails when the API server
-/// does not take one, unless the node is gone.
+/// Reports the status of each node every five minutes, one after the other, as kubelets do. Never ends; fails if the API server rejects a
+/// report, unless the node is gone.
 pub(super) async fn report_statuses(
     client: Client,
     mut names: impl FnMut() -> Vec<String>,
@@ -186,13 +186,15 @@ pub(super) async fn report_statuses(
             match nodes.patch_status(&name, &PatchParams::default(), &Patch::Strategic(beat)).await {
                 Ok(_) => (),
                 Err(kube::Error::Api(status)) if status.code == 404 => (),
-                Err(error) => return Err(anyhow!(error).context(format!("{name} cannot report"))),
+                Err(error) => {
+                    return Err(anyhow!(error).context(format!("cannot report the status of {name}")));
+                }
             }
         }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "kubelets tell the time")]
+#[expect(clippy::disallowed_methods, reason = "the status has a heartbeat time")]
 fn heartbeat() -> Value {
     json!({ "type": "MemoryPressure", "lastHeartbeatTime": Timestamp::now() })
 }
@@ -204,7 +206,7 @@ mod tests {
     use super::{address_v4, full_node, pods_v4, pods_v6};
 
     #[test]
-    fn ten_thousand_nodes_have_networks_of_their_own() {
+    fn ten_thousand_nodes_have_distinct_networks() {
         let networks: BTreeSet<_> =
             (1..=10_000).flat_map(|n| [pods_v4(n).unwrap(), pods_v6(n).unwrap()]).collect();
         assert_eq!(networks.len(), 20_000);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_as_large_as_real_ones() {
+    fn node_objects_have_a_realistic_size() {
         let (member, other) = (full_node(1, true).unwrap(), full_node(2, false).unwrap());
         let size = serde_json::to_string(&member).unwrap().len();
         assert!((8_000..20_000).contains(&size), "{size}");

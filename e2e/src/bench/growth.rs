@@ -7,12 +7,11 @@ use super::listings::{float, of_count};
 use super::result::{Row, Spent, Target};
 use super::stage::Stage;
 
-/// A quarter, a half, all.
+/// A quarter, a half, and all of the nodes.
 const PARTS: [usize; 3] = [4, 2, 1];
-/// Of the time that the steady state is watched. Routes are listed each two minutes: less than that would count the listings that happen
-/// to fall into it.
+/// The minimum duration of the steady state. Routes are listed every two minutes; a shorter time would count a random number of listings.
 const SHARE: u64 = 2;
-/// The exponent of plain proportion, and what measuring may add.
+/// The exponent of linear growth, with a tolerance for the measurement.
 const LINEAR: f64 = 1.1;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -37,11 +36,11 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// What a cluster of a size takes.
+/// The cost of a cluster of one size.
 #[derive(Clone, Debug)]
 struct Point {
     nodes: f64,
-    /// By what it is.
+    /// By figure.
     took: BTreeMap<String, f64>,
 }
 
@@ -50,7 +49,7 @@ impl Point {
         let minutes = (spent.seconds / 60.0).max(f64::EPSILON);
         let mut took =
             BTreeMap::from([("vendor calls".to_owned(), of_count(spent.vendor.total()) / minutes)]);
-        // One alone has hardly any, and ticks are counted.
+        // The CPU time of a single process is too small for the resolution of ticks.
         let cpu: f64 = spent.processes.values().map(|usage| usage.cpu_seconds).sum();
         took.insert("CPU time of all".to_owned(), cpu / minutes);
         for (process, usage) in &spent.processes {
@@ -62,14 +61,14 @@ impl Point {
     fn words(&self) -> String {
         let each = self.took.iter().map(|(what, took)| format!("{what} {took:.2}"));
         format!(
-            "{} nodes: {} (MiB, calls and CPU seconds a minute).",
+            "{} nodes: {} (MiB, calls and CPU seconds per minute).",
             self.nodes,
             each.collect::<Vec<_>>().join(", ")
         )
     }
 }
 
-/// By what it is, the exponent b of a x nodes^b that fits best; 1 is proportion.
+/// For each figure, the exponent b of the best fit a x nodes^b; 1 is linear growth.
 fn slopes(points: &[Point]) -> BTreeMap<String, f64> {
     let all: BTreeSet<&String> = points.iter().flat_map(|point| point.took.keys()).collect();
     let slope = |what: &String| {
@@ -80,7 +79,7 @@ fn slopes(points: &[Point]) -> BTreeMap<String, f64> {
     all.into_iter().filter_map(slope).collect()
 }
 
-/// The slope of the straight line with the least squares.
+/// The slope of the least-squares line.
 fn fit(points: &[(f64, f64)]) -> Option<f64> {
     let n = float(points.len());
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_with_the_square_misses_the_target() {
+    fn quadratic_growth_misses_the_target() {
         for (took, exponent, met) in [
             ((|n| 3.0 * n) as fn(f64) -> f64, 1.0, true),
             (|n| n * n / 7.0, 2.0, false),
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fitted_to_one_point() {
+    fn one_point_has_no_fit() {
         assert!(slopes(&points(|n| n)[..1]).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::Stage;
 
-/// Of which share of the cluster.
+/// The joining nodes, as a divisor of the cluster's size.
 const SHARE: usize = 5;
 const WITHIN_SECONDS: f64 = 15.0;
 const CALLS: u64 = 10;
@@ -19,7 +19,11 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         title: format!("{n} nodes join at once"),
         targets: judge(spent.seconds, &spent.vendor),
         waits: [("node initialised".to_owned(), waits)].into(),
-        notes: vec!["Time is from the first registration to the last taint taken away, as a watch sees it. Routes begin meanwhile.".into()],
+        notes: vec![
+            "Time is from the first registration to the last removal of a taint, as a watch \
+             sees it. Route creation starts during this time."
+                .into(),
+        ],
         spent,
         ..Row::default()
     })
@@ -27,9 +31,9 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 fn judge(seconds: f64, calls: &Calls) -> Vec<Target> {
     vec![
-        Target::at_most("all are initialised", seconds, WITHIN_SECONDS, "s"),
-        Target::count("vendor calls about machines", calls.families(&["compute", "identity"]), CALLS),
-        Target::count("vendor writes beside routes", calls.writes.saturating_sub(calls.of("BatchRoutes")), 0),
+        Target::at_most("all nodes initialised", seconds, WITHIN_SECONDS, "s"),
+        Target::count("vendor calls for instances", calls.families(&["compute", "identity"]), CALLS),
+        Target::count("vendor writes except routes", calls.writes.saturating_sub(calls.of("BatchRoutes")), 0),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Many nodes leave at once, as the cluster autoscaler removes them: a taint, a pause, then the machines.
+//! Many nodes leave at once, as the cluster autoscaler removes them: a taint, a pause, then the instances.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::one_more::member_writes;
 use super::result::{Row, Size, Target, Waits};
 use super::stage::{Reading, Stage};
 
-/// One in so many goes, of those behind load balancers.
+/// The leaving nodes, as a divisor of the nodes behind load balancers.
 const SHARE: usize = 50;
 /// Source: the autoscaler's --node-delete-delay-after-taint.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         fleet::patch_nodes(&client, &leaving, (&json!({ "status": { "conditions": [silent] } }), true))
             .await?;
         let within = stage_ref.patience(leaving.len());
-        stage_ref.seen.nodes("their nodes are gone", &leaving, (|it| it.gone, within)).await
+        stage_ref.seen.nodes("their Node objects are deleted", &leaving, (|it| it.gone, within)).await
     };
     let balancers = stage.services.len();
     let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, (balancers, &machines)));
@@ -55,7 +55,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         targets: judge(stage.size, writes, (since(&members), first)),
         waits: [("node object gone".to_owned(), Waits::of(gone.values().map(since).collect()))].into(),
         notes: vec![format!(
-            "The machines go {} s after the taint, as the autoscaler's default is, and the nodes are not ready at once.",
+            "The instances are deleted {} s after the taint, as with the autoscaler's default, and \
+             the nodes become not ready at once.",
             PAUSE.as_secs()
         )],
         spent,
@@ -63,20 +64,20 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// When no load balancer has one of these machines any more.
+/// Waits until no load balancer has one of these instances, and returns the time.
 async fn follow(
     stage: &Stage,
     before: &Reading,
     (balancers, machines): (usize, &[String]),
 ) -> anyhow::Result<Instant> {
-    eventually("all load balancers follow", stage.patience(balancers), || async {
+    eventually("all load balancers are updated", stage.patience(balancers), || async {
         sleep(Duration::from_millis(100)).await;
         let writes = member_writes(&stage.calls_since(before).await?);
         ensure!(
             of_count(writes) >= float(balancers),
             "{writes} member writes for {balancers} load balancers"
         );
-        // The state of all is much to ask for, and only now it may tell something new.
+        // Reading the whole state is expensive, so it is read only when the count says that it may have changed.
         let state = stage.cluster.cloud.state().await?;
         let members = state.load_balancers.iter().flat_map(|it| &it.pools).flat_map(|pool| &pool.members);
         let left =
@@ -90,13 +91,13 @@ async fn follow(
 fn judge(size: Size, writes: f64, (members, first_gone): (Duration, Duration)) -> Vec<Target> {
     vec![
         Target::at_most(
-            "members are gone, before the first Node object is",
+            "members removed before the first Node object",
             members.as_secs_f64(),
             first_gone.as_secs_f64(),
             "s",
         ),
         Target::at_most(
-            "member writes a load balancer",
+            "member writes per load balancer",
             writes / float(size.services),
             WRITES_A_BALANCER,
             "",

@@ -1,20 +1,20 @@
-//! What the adapter's own listings may cost: pages in a period, whatever there is besides.
+//! The allowed cost of the adapter's own listings: pages per period, whatever else happens.
 
 use super::result::{Calls, Size, Target};
 
-/// Above the plain count, for periods that do not begin with the measurement.
+/// The tolerance, for periods that do not begin with the measurement.
 const TOLERANCE: f64 = 1.1;
-/// The most that a page of the cloud's holds.
+/// The maximum number of items on a page of the cloud.
 pub(super) const PAGE: usize = 500;
-/// Load balancers have members, so that the driver asks for fewer of them at a time.
+/// Load balancers have members, so the driver requests smaller pages.
 pub(super) const BALANCERS_PAGE: usize = 100;
-/// From so many periods on it does not matter when the first of them begins.
+/// From this number of periods on, the start of the first one does not matter.
 const MANY: f64 = 10.0;
-/// Seconds between two listings, as the adapter does by default.
+/// The adapter's default intervals between two listings, in seconds.
 const INSTANCES_EVERY: f64 = 30.0;
 const BALANCERS_EVERY: f64 = 60.0;
 const ROUTES_EVERY: f64 = 120.0;
-/// Each node has one of each family.
+/// Each node has one route per address family.
 pub(super) const ROUTES_A_NODE: usize = 2;
 
 #[expect(clippy::cast_precision_loss, reason = "counts are small")]
@@ -27,13 +27,13 @@ pub(super) fn of_count(n: u64) -> f64 {
     n as f64
 }
 
-/// Calls of one listing. A page that is exactly full says that there may be more, as with real vendors.
+/// The calls of one listing. A page that is exactly full says that there may be more, as with real vendors.
 pub(super) fn pages(items: usize, page: usize) -> f64 {
     float(items / page + 1)
 }
 
-/// So many calls of a listing may fall into this time: a tenth more than there are full pages in its periods. Where that is less than one
-/// listing, so many periods may begin.
+/// The calls of listings allowed in this time: the full pages of all periods, plus 10 %. In short measurements, the calls of all periods
+/// that may begin in it, if that is more.
 fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
     let periods = seconds / every;
     let steady = TOLERANCE * float(items.div_ceil(page)) * periods;
@@ -41,22 +41,22 @@ fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
     steady.max(begun).ceil()
 }
 
-/// What machines and load balancers may be listed, 1.1 x (2 N/page + S/page) a minute, and `more` calls.
+/// The target for listings of instances and load balancers: 1.1 x (2 N/page + S/page) per minute, and `more` calls.
 pub(super) fn machines_and_balancers(calls: &Calls, size: Size, (seconds, more): (f64, f64)) -> Target {
     let bound = allowed((size.nodes, PAGE), INSTANCES_EVERY, seconds)
         + allowed((size.services, BALANCERS_PAGE), BALANCERS_EVERY, seconds)
         + more;
     let seen = calls.families(&["compute", "loadbalancer"]);
-    Target::at_most("vendor calls about machines and load balancers", of_count(seen), bound, "")
+    Target::at_most("vendor calls for instances and load balancers", of_count(seen), bound, "")
 }
 
-/// What routes may be listed: once a period.
+/// The target for listings of routes: one per period.
 pub(super) fn routes(calls: &Calls, size: Size, seconds: f64) -> Target {
     let bound = allowed((size.nodes * ROUTES_A_NODE, PAGE), ROUTES_EVERY, seconds);
-    Target::at_most("vendor calls about routes", of_count(calls.families(&["network"])), bound, "")
+    Target::at_most("vendor calls for routes", of_count(calls.families(&["network"])), bound, "")
 }
 
-/// Calls that are no listing of the adapter's own.
+/// Calls that do not belong to the adapter's own listings.
 pub(super) fn others(calls: &Calls) -> u64 {
     let own = ["ListInstances", "ListLoadBalancers", "ListRoutes", "GetProject"];
     calls.total().saturating_sub(own.iter().map(|operation| calls.of(operation)).sum())
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_minutes_have_twenty_listings_of_machines_and_ten_of_load_balancers() {
+    fn ten_minutes_allow_the_listings_of_their_periods() {
         // 1.1 x (10 pages in each of 20 periods, and 10 in each of 10).
         let target = |n| machines_and_balancers(&calls("compute", n), SIZE, (600.0, 0.0));
         assert_eq!(target(352).bound, "<= 330");
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_look_may_meet_one_listing_of_each() {
+    fn short_measurement_allows_one_listing_of_each() {
         let small = Size { nodes: 50, services: 10, ..SIZE };
         assert!(machines_and_balancers(&calls("compute", 2), small, (5.0, 0.0)).met);
         assert!(!machines_and_balancers(&calls("compute", 3), small, (5.0, 0.0)).met);
     }
 
     #[test]
-    fn what_is_no_listing_is_told_apart() {
+    fn calls_other_than_listings_are_counted() {
         let by_operation = [("ListRoutes".to_owned(), 20), ("GetInstance".to_owned(), 1)].into();
         assert_eq!(others(&Calls { reads: 21, by_operation, ..Calls::default() }), 1);
     }

@@ -1,4 +1,4 @@
-//! The machine and its processes, as Linux tells of them in /proc.
+//! The host and its processes, from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-/// What all of it ran on.
+/// The host of the benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Machine {
     pub(super) cores: usize,
     pub(super) memory_mib: u64,
     pub(super) cpu: String,
-    /// How much all of it gave way to others; below 0: others to it.
+    /// The nice value of the benchmark; a negative one takes precedence over other processes.
     #[serde(default)]
     pub(super) nice: i32,
 }
@@ -30,13 +30,13 @@ impl Machine {
     }
 }
 
-/// Processes that wanted to run, on average over the last minute.
+/// The number of processes that want to run, averaged over the last minute.
 pub(super) fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
-/// What all cores have done since the machine started, in ticks.
+/// The time of all cores since the host started, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cores {
     all: u64,
@@ -48,15 +48,15 @@ impl Cores {
         Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }
 
-    /// Which part of the time since they were busy. Where that is not known, none of it.
+    /// The busy share of the time since then; 0 if it is unknown.
     pub(super) fn busy_since(self, before: Self) -> f64 {
         let more = |after: u64, before: u64| super::listings::of_count(after.saturating_sub(before));
         let all = more(self.all, before.all);
         if all > 0.0 { 1.0 - more(self.idle, before.idle) / all } else { 0.0 }
     }
 
-    /// Whoever is nice gives way, and so is no reason to wait for. Source: proc_stat(5): user, nice, system, idle, iowait, irq,
-    /// softirq, steal.
+    /// The time of niced processes counts as idle, because they yield to others. Source: proc_stat(5): user, nice, system, idle, iowait,
+    /// irq, softirq, steal.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
@@ -76,7 +76,7 @@ impl Memory {
     pub(super) fn of(pid: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{pid}/status");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        Self::parse(&text).with_context(|| format!("{path} tells no memory"))
+        Self::parse(&text).with_context(|| format!("{path} has no memory"))
     }
 
     fn parse(status: &str) -> Option<Self> {
@@ -84,7 +84,7 @@ impl Memory {
     }
 }
 
-/// From now on the peak is that of what comes. Where the kernel does not do that, it stays that of the process's whole life.
+/// Resets the peak. Where the kernel does not support that, the peak remains that of the process's whole life.
 pub(super) fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
 }
@@ -93,12 +93,13 @@ pub(super) fn forget_peak(pid: u32) {
 pub(super) fn cpu(pid: u32) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let ticks = ticks(&text).with_context(|| format!("{path} tells no CPU time"))?;
+    let ticks = ticks(&text).with_context(|| format!("{path} has no CPU time"))?;
     let second = rustix::param::clock_ticks_per_second().max(1);
     Ok(Duration::from_millis(ticks.saturating_mul(1000) / second))
 }
 
-/// The program's name, second, may hold anything: what follows the last parenthesis counts. Source: proc_pid_stat(5), fields 14 and 15.
+/// The program's name, the second field, may contain any characters: fields are counted after the last parenthesis. Source:
+/// proc_pid_stat(5), fields 14 and 15.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
@@ -125,7 +126,7 @@ mod tests {
     use super::{Cores, Memory, cpu, field, model, ticks};
 
     #[test]
-    fn cores_are_busy_for_who_is_not_nice() {
+    fn niced_time_does_not_count_as_busy() {
         let stat = |user: u64, idle: u64| format!("cpu  {user} 10 100 {idle} 5 0 0 0 0 0\ncpu0 1 2 3 4\n");
         let (before, after) =
             (Cores::parse(&stat(100, 500)).unwrap(), Cores::parse(&stat(160, 540)).unwrap());
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_says_is_read() {
+    fn memory_and_cpu_model_are_parsed() {
         let status = "Name:\tVmRSS: 5\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!(Memory::parse(status), Some(Memory { resident: 1024, peak: 2048 }));
         assert_eq!(field(status, "Vm"), None);
@@ -144,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_found_behind_a_strange_name() {
+    fn cpu_time_is_parsed_after_any_program_name() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 1 0 0 0 300 25 0 0 20 0 1 0 5 1 1";
         assert_eq!(ticks(stat), Some(325));
         assert_eq!(ticks("7 (a) S"), None);
     }
 
     #[test]
-    fn this_process_has_memory() {
+    fn memory_of_this_process_is_read() {
         let memory = Memory::of(process::id()).unwrap();
         assert!(memory.resident > 0 && memory.peak >= memory.resident / 2);
         cpu(process::id()).unwrap();

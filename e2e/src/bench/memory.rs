@@ -1,4 +1,4 @@
-//! What each process may take.
+//! The memory targets of each process.
 
 use super::result::{Spent, Target};
 
@@ -10,7 +10,7 @@ const BOUNDS: [(&str, f64); 4] = [
     (crate::ADAPTER, 150.0),
 ];
 
-/// The most that each of ours had resident.
+/// The peak resident memory of each process.
 pub(super) fn targets(spent: &Spent) -> Vec<Target> {
     let target = |(name, bound): (&str, f64)| {
         let peak = spent.processes.get(name)?.peak_mib;
@@ -25,7 +25,7 @@ mod tests {
     use super::targets;
 
     #[test]
-    fn each_process_has_a_bound_of_its_own_and_strangers_have_none() {
+    fn known_processes_have_memory_targets() {
         let usage = Usage { peak_mib: 50.0, ..Usage::default() };
         let names = ["node-controller", "service-controller", "cloud-controller-manager"];
         let spent = Spent { processes: names.map(|it| (it.to_owned(), usage)).into(), ..Spent::default() };

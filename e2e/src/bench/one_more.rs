@@ -1,4 +1,4 @@
-//! One node joins, and all load balancers get a member more, while users make new Services.
+//! One node joins and becomes a member of all load balancers, while users create new Services.
 
 use std::time::Duration;
 
@@ -12,29 +12,30 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
 
-/// New Services, one after the other, for as long as the load balancers need to follow: each takes a few calls, and more of them at
-/// once than the rate allows would measure the rate.
+/// The number of new Services. They are spread over the time of the member updates: if they came together, their calls would exceed the
+/// rate, and the test would measure the rate.
 const NEW: u32 = 20;
-/// Each takes seven calls or so.
+/// Each new Service takes about seven calls.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
-/// New nodes become members after a moment in which more may join, and are asked about.
+/// New nodes become members after a pause for more nodes to join, and after a look-up.
 const REACTION_SECONDS: f64 = 4.0;
 const NEW_SERVICE_SECONDS: f64 = 3.0;
-/// Of what the budget allows, so much at least is used.
+/// The minimum share of the budget that must be used.
 const USED: f64 = 0.9;
-/// The peer looks at all nodes each 100 s: if it has not asked about load balancers for longer, it does not follow any more.
+/// The peer reconciles all nodes every 100 s: if it makes no load balancer call for longer, it updates no more load balancers.
 const PEER_IS_DONE: Duration = Duration::from_secs(110);
-const LEFT_OUT: &str = "The peer's service controller follows a node that comes, goes, or gets its provider ID, and not one that gets an \
-                        address; its node controller writes the address after the provider ID. Who was quick enough to look in between \
-                        has the node in its list, without an address to send traffic to, and no reason to look again before another node \
-                        comes or goes. The kubelets here are without --node-ip, so that nodes have no address of their own.";
+const LEFT_OUT: &str = "The peer's service controller reacts to a node that is added, removed, or \
+                        gets its provider ID, but not to one that gets an address; its node controller writes the address after \
+                        the provider ID. A load balancer that was updated between these two writes has the node without an \
+                        address, and is not updated until another node is added or removed. The kubelets here run without \
+                        --node-ip, so nodes have no addresses of their own.";
 
-/// How far the load balancers have got.
+/// The progress of the load balancers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Followed {
-    /// Each was written to, after so many seconds.
+    /// All load balancers were written to, after this number of seconds.
     All(f64),
-    /// So many have the node, and no more follow.
+    /// Only this number of load balancers have the node, and no more are updated.
     Only(usize),
 }
 
@@ -43,7 +44,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let machine = stage.machine(*numbers.start())?;
     let recordings = stage.record("one-more", &["service-controller", ADAPTER]).await?;
     let before = stage.reading().await?;
-    // Among the members, whatever its number.
+    // The new node is a member, whatever its number.
     let waited = Waits::of(stage.join(numbers, usize::MAX).await?);
     let began = Instant::now();
     let balancers = stage.services.len();
@@ -62,17 +63,19 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let mut notes = Vec::new();
     match followed {
         Followed::Only(n) if n < balancers => notes.push(format!(
-            "{n} of {balancers} load balancers have the node, and no more come in {} s. {LEFT_OUT}",
+            "{n} of {balancers} load balancers have the node; no other one was updated within {} s. {LEFT_OUT}",
             PEER_IS_DONE.as_secs()
         )),
         Followed::All(_) | Followed::Only(_) => stage.check_members().await?,
     }
     let new = Waits::of(new);
-    let waits =
-        [("node initialised".to_owned(), waited), ("new Service meanwhile has an address".to_owned(), new)];
+    let waits = [
+        ("node initialised".to_owned(), waited),
+        ("new Service during the change has an address".to_owned(), new),
+    ];
     Ok(Row {
         title: format!(
-            "1 node joins, {balancers} Services, {} new ones meanwhile, {} s apart",
+            "1 node joins, {balancers} Services, {} new ones during the change, {} s apart",
             names.len(),
             pause.as_secs_f64()
         ),
@@ -85,12 +88,12 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// So that the last new one comes when as many load balancers have followed as the rate allows.
+/// The pause between new Services, so that the last one is created when the rate allows the last load balancer to be updated.
 fn pause(balancers: usize) -> Duration {
     LEAST_PAUSE.max(Duration::from_secs(balancers.try_into().unwrap_or(u64::MAX)) / RATE / NEW)
 }
 
-/// Users make Services, one after the other; how long each waits is told.
+/// Creates Services one after the other, and returns how long each waited.
 async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, Vec<Duration>)> {
     let (mut names, mut making) = (Vec::new(), Vec::new());
     for nth in 0..NEW {
@@ -136,7 +139,7 @@ async fn follow(
     }
 }
 
-/// Of the Services that were there before.
+/// Counts only Services that existed before.
 async fn balancers_with(stage: &Stage, machine: &str) -> anyhow::Result<usize> {
     let state = stage.cluster.cloud.state().await?;
     let has = |pool: &Pool| pool.members.iter().any(|it| it.instance_id.as_deref() == Some(machine));
@@ -148,21 +151,26 @@ pub(super) fn member_writes(calls: &Calls) -> u64 {
 }
 
 fn judge(size: Size, calls: &Calls, (followed, new): (Followed, &Waits)) -> Vec<Target> {
-    // What came meanwhile goes out of the same budget; the burst is there at once.
+    // Calls for new Services use the same budget; the burst is available at once.
     let ahead = calls.families(&["loadbalancer"]);
     let bound = REACTION_SECONDS + of_count(ahead) / (f64::from(RATE) * USED);
-    // A new one may have been made just before the node was known.
+    // A new Service may have been created just before the node was known.
     let balancers = float(size.services.saturating_add(new.n));
     let followed = match followed {
-        Followed::All(seconds) => Target::at_most("all load balancers have followed", seconds, bound, "s"),
+        Followed::All(seconds) => Target::at_most("all load balancers were updated", seconds, bound, "s"),
         Followed::Only(n) => {
             Target::at_least("load balancers that have the node", float(n), float(size.services), "")
         }
     };
     vec![
-        Target::at_most("member writes a load balancer", of_count(member_writes(calls)) / balancers, 1.0, ""),
+        Target::at_most(
+            "member writes per load balancer",
+            of_count(member_writes(calls)) / balancers,
+            1.0,
+            "",
+        ),
         followed,
-        Target::at_most("a new Service meanwhile, p99", new.p99, NEW_SERVICE_SECONDS, "s"),
+        Target::at_most("new Service during the change, p99", new.p99, NEW_SERVICE_SECONDS, "s"),
     ]
 }
 
@@ -171,7 +179,7 @@ mod tests {
     use super::{Calls, Followed, Size, Waits, judge};
 
     #[test]
-    fn a_second_write_or_a_slow_user_misses_the_target() {
+    fn second_write_or_slow_service_misses_the_target() {
         let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
         let calls = |members| Calls {
             by_operation: [("UpdateMembers".to_owned(), members)].into(),

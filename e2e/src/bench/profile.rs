@@ -1,4 +1,4 @@
-//! Where the CPU time of a process goes, sampled by `perf` from the outside: nothing in the processes knows of it.
+//! Where the CPU time of a process goes, sampled by `perf` without changes to the process.
 
 mod groups;
 
@@ -14,17 +14,17 @@ use crate::process::{Launch, Process, in_path, tail};
 
 pub(super) use groups::Profile;
 
-/// Samples a second of CPU time. No round number, so that nothing that happens each so many milliseconds is always hit.
+/// Samples per second of CPU time. Not a round number, so that sampling does not coincide with periodic work.
 const FREQUENCY: &str = "997";
-/// It writes what is left.
+/// The time that `perf` gets to write its remaining data.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
-/// `perf` at work on some processes, or on none.
+/// The running `perf` processes, if any.
 #[derive(Debug, Default)]
 pub(super) struct Recordings(BTreeMap<String, Recording>);
 
 impl Recordings {
-    /// By name and process ID.
+    /// Starts one per process name and ID.
     pub(super) async fn start(dir: &Path, scenario: &str, of: &[(String, u32)]) -> anyhow::Result<Self> {
         let mut all = BTreeMap::new();
         for (name, pid) in of {
@@ -42,7 +42,7 @@ impl Recordings {
     }
 }
 
-/// `perf` at work on a process.
+/// `perf` for one process.
 #[derive(Debug)]
 struct Recording {
     process: Process,
@@ -52,7 +52,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Watches a process from here on; what it records is kept in the folder.
+    /// Starts recording a process; the recording is kept in the folder.
     async fn start(dir: &Path, name: &str, pid: u32) -> anyhow::Result<Self> {
         let perf = in_path("perf").context("--profile needs `perf` (Debian: linux-perf) in PATH")?;
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -67,20 +67,20 @@ impl Recording {
             env: BTreeMap::new(),
             log_dir: dir.to_path_buf(),
         };
-        // Of an earlier run.
+        // A file of an earlier run.
         std::fs::remove_file(&file).ok();
         let this = Self { process: launch.start()?, perf, file, log: launch.log() };
-        // It writes its header when it has opened what it reads.
-        let begun = eventually("perf watches", ENDS_WITHIN, || async {
+        // `perf` writes its header when it is ready to record.
+        let begun = eventually("perf is recording", ENDS_WITHIN, || async {
             let written = std::fs::metadata(&this.file).map_or(0, |it| it.len());
-            ensure!(written > 0, "it has written nothing");
+            ensure!(written > 0, "perf has written nothing");
             Ok(())
         });
         begun.await.with_context(|| tail(&this.log))?;
         Ok(this)
     }
 
-    /// What was seen until now.
+    /// The samples up to now.
     async fn finish(mut self) -> anyhow::Result<Profile> {
         self.process.terminate(ENDS_WITHIN).await?;
         let output = Command::new(&self.perf)
@@ -91,7 +91,7 @@ impl Recording {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "perf cannot read its file: {errors}; {}", tail(&self.log));
         let profile = Profile::of(&String::from_utf8_lossy(&output.stdout));
-        ensure!(profile.samples > 0, "perf saw nothing; {}", tail(&self.log));
+        ensure!(profile.samples > 0, "perf recorded no samples; {}", tail(&self.log));
         Ok(profile)
     }
 }

@@ -1,14 +1,14 @@
-//! Who waits for an hour is told what goes on: lines on standard error.
+//! Progress lines on standard error; a run can take an hour.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-/// Between two lines while the same thing goes on.
+/// The time between two lines while the same step lasts.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Lines with the time since the beginning.
+/// Prints lines with the time since the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     began: Instant,
@@ -22,11 +22,11 @@ impl Progress {
     pub(super) fn say(self, line: &str) {
         let seconds = self.began.elapsed().as_secs();
         let line = format!("[{:3}:{:02}] {line}\n", seconds / 60, seconds % 60);
-        // Nobody reads any more when standard error is gone; the report still tells.
+        // Standard error may be closed; the report has the result.
         io::stderr().write_all(line.as_bytes()).ok();
     }
 
-    /// Says what is done, and again while it lasts.
+    /// Prints the step, and again while it lasts.
     pub(super) async fn told<T>(self, what: &str, work: impl Future<Output = T>) -> T {
         self.say(what);
         let began = Instant::now();
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Lets time pass.
+    /// Waits.
     pub(super) async fn wait(self, what: &str, time: Duration) {
         self.told(&format!("{what}, {} s", time.as_secs()), sleep(time)).await;
     }

@@ -1,5 +1,5 @@
-//! One, two and four replicas of each controller share the work, first where the cloud takes whatever comes and then within the
-//! default budget; in the end one of them is killed.
+//! One, two and four replicas of each controller share the work, first with a rate limit that is never reached, then within the default
+//! budget. In the end one of them is killed.
 
 mod judge;
 mod limits;
@@ -25,17 +25,17 @@ use super::stage::Stage;
 use judge::{Killed, LEASE_SECONDS, Rate, SHARDS, Step};
 use shares::replica;
 
-/// How many of each controller.
+/// The numbers of replicas.
 const REPLICAS: [usize; 3] = [1, 2, MOST];
 const MOST: usize = 4;
-/// As large as a part of the cluster of the others: what is measured here does not grow with it.
+/// The size is a part of the others' cluster: this measurement does not depend on it.
 const PART: usize = 5;
-/// Twice as many Services come as there are, where the cloud takes them so fast that fewer would be measured too coarsely.
+/// The new Services, as a multiple of the existing ones. Without the rate limit, fewer would be served too fast for a precise measurement.
 const CROWD: usize = 2;
-/// One node in so many joins.
+/// The joining nodes, as a divisor of the cluster's size.
 const JOINING: usize = 5;
 
-/// The chart with all replicas, of which one of each controller is started.
+/// The chart with all replicas; one replica of each controller is started.
 pub(super) async fn start(tools: &Tools, all: Size, progress: Progress) -> anyhow::Result<Stage> {
     let nodes = (all.nodes / PART).max(1);
     let services = (all.services / PART).max(1);
@@ -67,13 +67,15 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     waits.push(("Service has an address after the kill".to_owned(), served));
     let mut notes: Vec<String> = steps.iter().map(Step::words).collect();
     notes.push(format!(
-        "{SHARDS} shards. The rate that does not bind is {} calls a second to each family, {} of them at once, by `adapter.limits` of the chart.",
+        "{SHARDS} shards. The rate that does not bind is {} calls/s to each family, {} of them in \
+         parallel, set by the chart's `adapter.limits`.",
         limits::UNBOUND,
         limits::AT_ONCE
     ));
     notes.push(format!(
-        "Killed was a service-controller that had {} of the {SHARDS} shards, while {} Services were being made; others were made after that. \
-         Leases last {LEASE_SECONDS} s, the default. Half of the Services, those of the others, had their addresses {:.2} s after the kill.",
+        "The killed service-controller had {} of the {SHARDS} shards, while {} Services were being \
+         created; others were created after that. Leases last {LEASE_SECONDS} s, the default. Half of the \
+         Services, those of the other replicas, had their addresses {:.2} s after the kill.",
         share.shards, share.under_way, served.p50
     ));
     Ok(Row {
@@ -86,11 +88,11 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Users make many Services at once, and take them away again.
+/// Creates many Services at once, and deletes them.
 async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<(Step, Waits)> {
     let n = if rate == Rate::Unbound { stage.size.services * CROWD } else { stage.size.services };
     let names = names(&format!("crowd-{replicas}-{}", rate.word()), n);
-    // Events are written long after what they tell of, and out of the same budget.
+    // Events are written long after the change and use the same budget.
     stage.settled().await?;
     let (before, cores) = (stage.reading().await?, Cores::now());
     let what = format!("{n} Services, {}, {}", judge::number(replicas), rate.words());
@@ -99,7 +101,7 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
     let spent = stage.spent(&before).await?;
     stage.quiet().await?;
     let writes = stage.calls_since(&before).await?.writes;
-    stage.progress.told("they go again", stage.delete(&names)).await?;
+    stage.progress.told("deleting them", stage.delete(&names)).await?;
     stage.quiet().await?;
     let step = Step {
         replicas,
@@ -113,7 +115,7 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
     Ok((step, waits))
 }
 
-/// Nodes join, none of them behind load balancers.
+/// Adds nodes, none of them behind load balancers.
 async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<Waits> {
     let n = (stage.size.nodes / JOINING).max(1);
     let numbers = stage.boot(n).await?;
@@ -123,27 +125,27 @@ async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Res
     let waits = Waits::of(progress.told(&what, stage.join(numbers, 0)).await?);
     let within = stage.patience(n);
     let routed = stage.seen.nodes("all have routes", &names, (|it| it.routed, within));
-    progress.told("their routes are laid", routed).await?;
+    progress.told("creating their routes", routed).await?;
     stage.quiet().await?;
     Ok(waits)
 }
 
-/// What the one that is killed had to do.
+/// The work of the killed replica.
 struct Lost {
     shards: usize,
     under_way: usize,
 }
 
-/// One of the replicas that work on Services is killed in the middle of a crowd, and more come at once.
+/// Kills a replica of the service-controller while it serves many new Services, and creates more.
 async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     let victim = replica("service-controller", MOST);
     let shards = shares::of(stage, &victim).await?;
-    ensure!(shards > 0, "{victim} has no shard that it could lose");
+    ensure!(shards > 0, "{victim} has no shard to lose");
     stage.settled().await?;
     let before = stage.reading().await?;
     let (first, second) = (names("killed", stage.size.services * CROWD), names("after", stage.size.services));
     let client = stage.client();
-    stage.progress.say(&format!("{victim} is killed under load"));
+    stage.progress.say(&format!("killing {victim} under load"));
     fleet::create_services(&client, first.iter().cloned()).await?;
     stage.cluster.pods.get(&victim)?.kill().await?;
     let at = Instant::now();
@@ -161,7 +163,7 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     let owners = state.load_balancers.iter().filter_map(|it| it.tags.get("cloudadapter.dev/owner-name"));
     let own: BTreeSet<_> = owners.collect();
     let wanted = stage.services.len() + all.len();
-    ensure!(own.len() == wanted, "{} Services have load balancers, of {wanted}", own.len());
+    ensure!(own.len() == wanted, "{} of {wanted} Services have load balancers", own.len());
     let killed = Killed {
         served: served.max,
         services: all.len(),
@@ -169,7 +171,7 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
         writes: calls.writes,
         left_over: state.load_balancers.len().saturating_sub(wanted),
     };
-    stage.progress.told("they go again", stage.delete(&all)).await?;
+    stage.progress.told("deleting them", stage.delete(&all)).await?;
     stage.quiet().await?;
     stage.check_members().await.context("after the kill")?;
     Ok((killed, served, Lost { shards, under_way }))
@@ -179,7 +181,7 @@ fn names(of: &str, n: usize) -> Vec<String> {
     (0..n).map(|number| format!("{of}-{number:04}")).collect()
 }
 
-/// So many a second.
+/// The rate per second.
 fn per_second(n: usize, seconds: f64) -> f64 {
     float(n) / seconds.max(f64::EPSILON)
 }

@@ -1,4 +1,4 @@
-//! Each controller, and the adapter, is stopped and started at full size.
+//! Each controller, and then the adapter, is restarted at full size.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 
 const AGAIN_SECONDS: f64 = 5.0;
-/// Who is the adapter talking to, and as whom: once, and again after a failure.
+/// The adapter's self-check of its credentials: once, and again after a failure.
 const CHECKS: f64 = 2.0;
 
-/// All is listed when nothing was asked for so long.
+/// The initial listings are complete when there was no call for this duration.
 const LISTED_AFTER: Duration = Duration::from_secs(2);
 
-/// The controllers, one after the other.
+/// Restarts the controllers, one after the other.
 pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.quiet().await?;
     let before = stage.reading().await?;
@@ -35,20 +35,24 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     let spent = stage.spent(&before).await?;
     let told = |&(name, seconds): &(&str, f64)| {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        (format!("{name} has looked at everything again"), Waits::of(vec![time]))
+        (format!("{name} reconciled everything again"), Waits::of(vec![time]))
     };
     Ok(Row {
         title: "each controller restarted at full size".to_owned(),
         targets: judge(&spent, &again),
         waits: again.iter().map(told).collect(),
-        notes: vec!["Working again is: ready, and its queue worked off. The adapter's own listings go on and are not counted.".into()],
+        notes: vec![
+            "A controller works again when it is ready and its queue is empty. The adapter's \
+             own listings continue and are not counted."
+                .into(),
+        ],
         profiles,
         spent,
         ..Row::default()
     })
 }
 
-/// The adapter.
+/// Restarts the adapter.
 pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.quiet().await?;
     let before = stage.reading().await?;
@@ -63,7 +67,7 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.idle().await?;
     let again = began.elapsed();
     stage.quiet().await?;
-    // It goes on listing behind what it serves already.
+    // The adapter continues with listings while it already serves.
     stage.silent(LISTED_AFTER, |counts| counts.reads).await?;
     let spent = stage.spent(&before).await?;
     Ok(Row {
@@ -75,16 +79,17 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Seconds from its start until it has nothing left to do, and where its CPU time went.
+/// Seconds from the process's start until its queue is empty, and where its CPU time went.
 async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<String, Profile>)> {
     let pod = stage.cluster.pods.get(name)?;
     pod.terminate().await?;
     let began = Instant::now();
     pod.start()?;
-    let pid = pod.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).context("it does not run")?;
+    let pid =
+        pod.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).context("the process does not run")?;
     let watched = stage.profile.is_some();
     if watched {
-        // It begins when somebody looks.
+        // The process waits until perf is attached.
         kill_process(pid, Signal::STOP)?;
     }
     let recordings = stage.record("restart", &[name]).await?;
@@ -92,7 +97,7 @@ async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<St
         kill_process(pid, Signal::CONT)?;
     }
     stage.cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
-    stage.idle().await.with_context(|| format!("{name} was started again"))?;
+    stage.idle().await.with_context(|| format!("restarting {name}"))?;
     let took = began.elapsed().as_secs_f64();
     stage.quiet().await?;
     Ok((took, recordings.finish().await?))
@@ -105,7 +110,7 @@ fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {
     let mut targets: Vec<_> = again.iter().map(works).collect();
     targets.push(Target::count("vendor calls", listings::others(&spent.vendor), 0));
     targets.push(Target::count("API-server writes", spent.api_total(), 0));
-    // The first listing of everything that is there takes the most.
+    // The first listing of all objects needs the most memory.
     targets.extend(memory::targets(spent));
     targets
 }
@@ -113,11 +118,11 @@ fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {
 fn judge_adapter(spent: &Spent, size: Size) -> Vec<Target> {
     let routes = pages(size.nodes * ROUTES_A_NODE, PAGE);
     let once = pages(size.nodes, PAGE) + pages(size.services, BALANCERS_PAGE) + routes + CHECKS;
-    // Who comes back while the first listing runs wants one that begins later; and machines are listed again each 30 s.
+    // A client that reconnects during the first listing requests a later one; and instances are listed again every 30 s.
     let listings = 2.0 + (spent.seconds / 30.0).floor();
     let listed = of_count(spent.vendor.total().saturating_sub(listings::others(&spent.vendor)));
     vec![
-        Target::count("vendor calls that are no listing", listings::others(&spent.vendor), 0),
+        Target::count("vendor calls other than listings", listings::others(&spent.vendor), 0),
         Target::at_most("calls of listings", listed, once * listings, ""),
         Target::count("vendor writes", spent.vendor.writes, 0),
         Target::count("API-server writes", spent.api_total(), 0),
@@ -135,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_asks_or_writes_misses_the_target() {
+    fn controller_with_calls_or_writes_misses_the_target() {
         let again = [("node-controller", 5.0)];
         assert!(judge(&spent("ListInstances", 10), &again).iter().all(|it| it.met));
         assert!(!judge(&spent("GetInstance", 1), &again).iter().all(|it| it.met));
@@ -146,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_lists_each_thing_twice_at_most() {
+    fn adapter_lists_each_collection_at_most_twice() {
         let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
         // 11 + 11 + 21 pages and two checks, twice.
         assert!(judge_adapter(&spent("ListRoutes", 90), size).iter().all(|it| it.met));

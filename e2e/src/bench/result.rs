@@ -1,4 +1,4 @@
-//! What was measured, as data: the table, the JSON and the page say the same.
+//! The measurements as data, from which the table, the JSON and the page are rendered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use super::beside::Compared;
 use super::machine::Machine;
 use super::profile::Profile;
 
-/// All of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// On what.
+    /// The host.
     pub(super) machine: Machine,
-    /// What was typed.
+    /// The command line.
     pub(super) command: String,
-    /// How large.
+    /// The default size of the cluster.
     pub(super) size: Size,
-    /// In the order in which they were measured.
+    /// In the order of the measurements.
     pub(super) rows: Vec<Row>,
-    /// Ours beside the peer's, if it was measured, too.
+    /// The comparison with the peer, if it was measured, too.
     #[serde(default)]
     pub(super) beside: Vec<Compared>,
 }
 
-/// How large the cluster is, and how long is watched.
+/// The size of the cluster, and the duration of measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Size {
     pub(super) nodes: usize,
@@ -36,15 +36,15 @@ pub(super) struct Size {
     pub(super) seconds: u64,
 }
 
-/// Who was measured.
+/// The measured system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Who {
     #[default]
     Ours,
-    /// With the reference's own defaults.
+    /// With the defaults of the reference.
     Peer,
-    /// With ten workers, where it has one.
+    /// With ten workers instead of one.
     PeerConcurrent,
 }
 
@@ -58,41 +58,41 @@ impl Who {
     }
 }
 
-/// One scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Row {
-    /// As on the command line.
+    /// The name on the command line.
     pub(super) scenario: String,
     pub(super) who: Who,
     /// A sentence.
     pub(super) title: String,
-    /// How large its cluster is, if it has one of its own.
+    /// The size of the cluster, if it is not that of the report.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) size: Option<Size>,
-    /// Of the machine, over one minute, when the scenario began.
+    /// The load of the host when the scenario began, averaged over one minute.
     pub(super) load: f64,
     pub(super) spent: Spent,
-    /// What users waited for.
+    /// The waiting times of users.
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) targets: Vec<Target>,
-    /// Where the CPU time of a process went, if it was asked for.
+    /// Where the CPU time of a process went, if it was recorded.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub(super) profiles: BTreeMap<String, Profile>,
-    /// What else there is to say.
+    /// Further remarks.
     pub(super) notes: Vec<String>,
-    /// Why it could not be measured.
+    /// The error, if the scenario could not be measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) failed: Option<String>,
 }
 
 impl Row {
-    /// Whether it was measured, and all that was promised holds.
+    /// Whether the scenario was measured and all targets are met.
     pub(super) fn is_met(&self) -> bool {
         self.failed.is_none() && self.targets.iter().all(|target| target.met)
     }
 }
 
-/// What a scenario took.
+/// The cost of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spent {
     pub(super) seconds: f64,
@@ -121,7 +121,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// What came in between.
+    /// The calls between two readings.
     pub(super) fn between(before: &Counts, after: &Counts) -> Self {
         let status = |counts: &Counts| counts.by_status.get("429").copied().unwrap_or_default();
         Self {
@@ -137,7 +137,7 @@ impl Calls {
         self.reads.saturating_add(self.writes)
     }
 
-    /// How often one was called.
+    /// The number of calls of an operation.
     pub(super) fn of(&self, operation: &str) -> u64 {
         self.by_operation.get(operation).copied().unwrap_or_default()
     }
@@ -155,17 +155,17 @@ fn more<K: Ord + ToString>(before: &BTreeMap<K, u64>, after: &BTreeMap<K, u64>) 
     after.iter().map(more).filter(|&(_, n)| n > 0).collect()
 }
 
-/// What a process took.
+/// The resources that a process used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Usage {
-    /// Resident in the end.
+    /// Resident memory at the end.
     pub(super) rss_mib: f64,
-    /// The most that was resident meanwhile.
+    /// The peak of resident memory.
     pub(super) peak_mib: f64,
     pub(super) cpu_seconds: f64,
 }
 
-/// How long users waited for one thing.
+/// How long users waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Waits {
     pub(super) n: usize,
@@ -185,20 +185,20 @@ impl Waits {
     }
 }
 
-/// One promise.
+/// A target and its measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Target {
-    /// What was measured.
+    /// The name of the figure.
     pub(super) what: String,
-    /// What it is.
+    /// The measured value.
     pub(super) figure: String,
-    /// What it has to be.
+    /// The bound.
     pub(super) bound: String,
     pub(super) met: bool,
 }
 
 impl Target {
-    /// A number that must not be larger.
+    /// A number with an upper bound.
     pub(super) fn at_most(what: impl Into<String>, figure: f64, bound: f64, unit: &str) -> Self {
         Self {
             what: what.into(),
@@ -208,13 +208,13 @@ impl Target {
         }
     }
 
-    /// A number that must not be smaller.
+    /// A number with a lower bound.
     pub(super) fn at_least(what: impl Into<String>, figure: f64, bound: f64, unit: &str) -> Self {
         let bound_text = format!(">= {}", quantity(bound, unit));
         Self { what: what.into(), figure: quantity(figure, unit), bound: bound_text, met: figure >= bound }
     }
 
-    /// A count that must not be larger.
+    /// A count with an upper bound.
     pub(super) fn count(what: impl Into<String>, figure: u64, bound: u64) -> Self {
         let (what, met) = (what.into(), figure <= bound);
         let bound = if bound == 0 { "0".to_owned() } else { format!("<= {bound}") };
@@ -236,7 +236,7 @@ mod tests {
     use super::{BTreeMap, Calls, Counts, Duration, Target, Waits, quantity};
 
     #[test]
-    fn calls_are_those_in_between() {
+    fn calls_between_two_readings_are_counted() {
         let before = Counts {
             reads: 2,
             by_operation: [(Operation::ListInstances, 2)].into(),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_told_by_their_ranks() {
+    fn waits_have_nearest_rank_percentiles() {
         let waits = Waits::of((1..=200).rev().map(Duration::from_secs).collect());
         assert_eq!(waits, Waits { n: 200, p50: 100.0, p99: 198.0, max: 200.0 });
         let one = Waits { n: 1, p50: 7.0, p99: 7.0, max: 7.0 };
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_met_up_to_its_bound() {
+    fn target_is_met_up_to_its_bound() {
         assert!(Target::at_most("memory", 40.0, 40.0, "MiB").met);
         let missed = Target::at_most("memory", 40.25, 40.0, "MiB");
         assert_eq!((missed.met, &*missed.figure, &*missed.bound), (false, "40.25 MiB", "<= 40 MiB"));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_no_more_digits_than_they_are_worth() {
+    fn numbers_have_few_digits() {
         assert_eq!(
             [0.0, 12.0, 1.234, 1234.5].map(|it| quantity(it, "s")),
             ["0 s", "12 s", "1.23 s", "1234 s"]

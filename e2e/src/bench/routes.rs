@@ -1,13 +1,13 @@
-//! What the routes of all nodes cost, from the first node on.
+//! The cost of the routes of all nodes, from the first node on.
 
 use super::listings::{self, ROUTES_A_NODE, of_count};
 use super::result::{Row, Size, Spent, Target, Who};
 use super::stage::Stage;
 
-/// The vendor takes so many in a call. Nodes come little by little, so calls are half full at least.
+/// The maximum number of routes in a vendor call. Nodes join in small groups, so calls are on average at least half full.
 const ROUTES_A_CALL: usize = 200;
 
-/// Nodes come in so many waves, each of which begins and ends with calls that are not full.
+/// The number of waves in which nodes join; each begins and ends with calls that are not full.
 const WAVES: usize = 8;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -17,7 +17,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     Ok(Row {
         title: format!("{} routes of {n} nodes", n * ROUTES_A_NODE),
         targets: judge(&spent, (stage.size, stage.who)),
-        notes: vec!["Everything since the first node joined.".to_owned()],
+        notes: vec!["Counts everything since the first node joined.".to_owned()],
         spent,
         ..Row::default()
     })
@@ -35,14 +35,14 @@ fn judge(spent: &Spent, (size, who): (Size, Who)) -> Vec<Target> {
     let nodes = size.nodes.try_into().unwrap_or(u64::MAX);
     let mut targets = vec![
         Target::at_most(
-            "calls that lay routes",
+            "calls that create routes",
             calls,
             listings::float((routes * 2).div_ceil(ROUTES_A_CALL) + WAVES),
             "",
         ),
-        Target { what: "calls that list them, one listing a period".to_owned(), ..listed },
+        Target { what: "calls that list routes, one listing per period".to_owned(), ..listed },
     ];
-    // The peer's processes are one, whose other writes of the status cannot be told from these.
+    // The peer is one process, so its other writes of the status cannot be separated from these.
     if who == Who::Ours {
         targets.push(Target::count("conditions written", conditions.copied().unwrap_or_default(), nodes));
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::{Size, Spent, Who, judge};
 
     #[test]
-    fn a_call_a_route_or_a_second_condition_misses_the_target() {
+    fn one_call_per_route_or_second_condition_misses_the_target() {
         let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
         let met = |laid, listed, conditions| {
             let by_operation = [("BatchRoutes".to_owned(), laid), ("ListRoutes".to_owned(), listed)].into();

@@ -1,4 +1,4 @@
-//! When users see what they wait for. Two watches, of which only the fields that matter are read: thousands of nodes change at once.
+//! When users see the results that they wait for. Two watches read only the fields that matter, because thousands of nodes change at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use crate::eventually::eventually;
 use crate::objects::UNINITIALIZED;
 
-/// What is read of a Node.
+/// The observed fields of a Node.
 type LeanNode = Object<NodeSpec, NodeStatus>;
-/// What is read of a Service.
+/// The observed fields of a Service.
 type LeanService = Object<ServiceSpec, ServiceStatus>;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ struct LoadBalancer {
     ingress: Vec<serde_json::Value>,
 }
 
-/// When something was seen first; nothing for what was not.
+/// When each result was first seen; `None` if it was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTimes {
     pub(super) initialised: Option<Instant>,
@@ -93,7 +93,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Waits until both have listed what is there.
+    /// Waits until both watches have listed the existing objects.
     pub(super) async fn start(client: &Client) -> anyhow::Result<Self> {
         let times = Arc::<Mutex<Times>>::default();
         let mut watches = JoinSet::new();
@@ -104,7 +104,7 @@ impl Seen {
         let services = watcher(services, watcher::Config::default()).default_backoff();
         watches.spawn(follow(services, Arc::clone(&times), Times::service));
         let this = Self { times, _watches: watches };
-        eventually("what is there is listed", Duration::from_secs(60), || async {
+        eventually("existing objects are listed", Duration::from_secs(60), || async {
             let listed = this.with(|times| times.listed);
             ensure!(listed == 2, "{listed} of 2 listings are complete");
             Ok(())
@@ -113,7 +113,7 @@ impl Seen {
         Ok(this)
     }
 
-    /// Waits until all nodes of these names have what is asked for, and tells when each of them had it.
+    /// Waits until all nodes of these names meet the condition, and returns when each of them first did.
     pub(super) async fn nodes(
         &self,
         what: &str,
@@ -123,7 +123,7 @@ impl Seen {
         self.all(what, names, within, |times, name| times.nodes.get(name).and_then(of)).await
     }
 
-    /// The same of Services.
+    /// The same for Services.
     pub(super) async fn services(
         &self,
         what: &str,
@@ -199,7 +199,7 @@ impl Times {
     }
 }
 
-/// A watch that breaks goes on by itself; what it says of that is kept until the next event.
+/// A broken watch resumes by itself; its error is kept until the next event.
 async fn follow<K>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
     times: Arc<Mutex<Times>>,
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_is_initialised_and_routed_when_it_is_seen_first() {
+    async fn node_is_seen_initialised_and_routed() {
         let mut times = Times::default();
         let tainted = json!([{ "key": super::UNINITIALIZED, "effect": "NoSchedule" }]);
         times.node(Event::Apply(node(&tainted, &json!([]))), Instant::now());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_has_an_address_when_its_status_shows_one() {
+    async fn service_is_seen_with_its_address() {
         let mut times = Times::default();
         let service = |ingress: serde_json::Value| -> LeanService {
             from_value(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" },

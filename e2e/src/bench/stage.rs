@@ -1,4 +1,4 @@
-//! The cluster that is measured, and looks at what it took.
+//! The measured cluster, and readings of its cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,50 +27,50 @@ use super::progress::Progress;
 use super::result::{Calls, Size, Spent, Usage, Who};
 use super::seen::Seen;
 
-/// How long each answer of the cloud takes.
+/// The latency of the simulated cloud.
 const LATENCY_MILLIS: u64 = 50;
-/// What the adapter may send each family of the cloud's API, in calls a second: its default for this cloud.
+/// The adapter's default rate limit for this cloud, in calls per second for each family of the API.
 pub(super) const RATE: u32 = 20;
-/// Events are written little by little, long after what they tell of. Nothing more comes when nothing was written for so long: twice the
-/// pause between two passes over the routes.
+/// Events are written with a delay. If nothing was written for this duration, twice the interval of passes over the routes, no more writes
+/// follow.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// The peer's process.
 const PEER: &str = "cloud-controller-manager";
-/// How many nodes and Services it works on at once where it is given a chance.
+/// The nodes and Services that the peer works on at once, if configured.
 const PEER_WORKERS: u32 = 10;
-/// It says of no queue that it is empty: it is idle when it has written nothing to the cloud for so long.
+/// The peer does not report its queues: it counts as idle when it has written nothing to the cloud for this duration.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
-/// The users as whom our processes write.
+/// The prefix of the users of the measured processes.
 const WRITERS: &str = "system:serviceaccount:";
 
 /// A running cluster, its users, and its kubelets.
 #[derive(Debug)]
 pub(super) struct Stage {
-    // Who calls ends before who is called.
+    // In the order in which they are dropped: clients before their servers.
     kubelets: JoinSet<anyhow::Result<()>>,
     pub(super) seen: Seen,
-    /// In place of ours, which do not run then.
+    /// Runs instead of the controllers, if set.
     peer: Option<Peer>,
     pub(super) cluster: Cluster,
     pub(super) who: Who,
     pub(super) size: Size,
     pub(super) progress: Progress,
-    /// Where samples of the processes are kept, if they are wanted.
+    /// The folder for profiles, if they are requested.
     pub(super) profile: Option<PathBuf>,
-    /// Before the first node came.
+    /// The reading before the first node joined.
     pub(super) born: Reading,
-    /// The nodes that are there, with their machines.
+    /// The existing nodes, with their instances.
     machines: BTreeMap<String, String>,
-    /// Those of them that stand behind load balancers.
+    /// Those of them that are behind load balancers.
     members: BTreeSet<String>,
-    /// How many were ever made.
+    /// The number of nodes created so far.
     last: usize,
     pub(super) services: Vec<String>,
-    /// Whose kubelets report.
+    /// The nodes whose kubelets report.
     reporting: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Where all counters stood.
+/// The values of all counters at some time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     at: Option<Instant>,
@@ -89,7 +89,7 @@ impl Stage {
         Self::start_with(tools, (size, who), &json!({}), progress).await
     }
 
-    /// The same, with these values of the chart. Of each Deployment one replica is started.
+    /// The same, with these chart values. One replica of each Deployment is started.
     pub(super) async fn start_with(
         tools: &Tools,
         (size, who): (Size, Who),
@@ -147,7 +147,7 @@ impl Stage {
         self.cluster.control_plane.client()
     }
 
-    /// No measure of speed, only the end of hope, for something that is done to so many objects.
+    /// The deadline for an operation on this number of objects. It only ends failed runs; it is not a performance target.
     pub(super) fn patience(&self, n: usize) -> Duration {
         let each = match self.who {
             Who::Ours => Duration::from_millis(500),
@@ -156,7 +156,7 @@ impl Stage {
         seconds(120) + each.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
     }
 
-    /// Where all counters stand. From here on, peaks of memory are those of what comes.
+    /// Reads all counters, and resets the peaks of memory.
     pub(super) async fn reading(&mut self) -> anyhow::Result<Reading> {
         let mut cpu = BTreeMap::new();
         for (name, pid, _) in self.processes()? {
@@ -167,19 +167,19 @@ impl Stage {
         Ok(Reading { at: Some(Instant::now()), counts: self.cluster.cloud.counts().await?, mark, cpu })
     }
 
-    /// What was taken since.
+    /// The cost since the reading.
     pub(super) async fn spent(&mut self, since: &Reading) -> anyhow::Result<Spent> {
         let took = since.at.map(|at| at.elapsed()).unwrap_or_default();
-        // Without heartbeats nothing would be easier than to be idle.
+        // Without heartbeats the measurement would be too optimistic.
         if let Some(ended) = self.kubelets.try_join_next() {
-            ended?.context("no node's status is reported any more")?;
+            ended?.context("the status reports of nodes ended")?;
         }
         let counts = self.cluster.cloud.counts().await?;
         let writes = self.cluster.control_plane.audit_log().writes_since(since.mark, WRITERS)?;
         let (mut processes, mut users) = (BTreeMap::new(), BTreeMap::new());
         for (name, pid, user) in self.processes()? {
             let (memory, cpu) = (Memory::of(pid)?, machine::cpu(pid)?);
-            // Another process of the name began at zero.
+            // A new process of the same name starts at zero.
             let before = since.cpu.get(&name).filter(|(was, _)| *was == pid).map(|(_, cpu)| *cpu);
             let usage = Usage {
                 rss_mib: mib(memory.resident),
@@ -197,7 +197,7 @@ impl Stage {
         })
     }
 
-    /// Name, process ID and user of each that is measured.
+    /// Name, process ID and user of each measured process.
     fn processes(&mut self) -> anyhow::Result<Vec<(String, u32, String)>> {
         if let Some(peer) = &self.peer {
             let pid = peer.id().context("the peer does not run")?;
@@ -212,7 +212,7 @@ impl Stage {
         Ok(names.into_iter().filter_map(process).collect())
     }
 
-    /// The replicas of all controllers that were started.
+    /// The started replicas of all controllers.
     fn controllers(&self) -> Vec<String> {
         let mut names = self.cluster.pods.names();
         let started = |name: &String| self.cluster.pods.look_at(name).is_ok_and(|pod| pod.id().is_some());
@@ -220,8 +220,7 @@ impl Stage {
         names
     }
 
-    /// Waits until no controller has anything left to do, and the cloud is not written to any more: what comes to one a moment later
-    /// would be counted with what happens next.
+    /// Waits until all controllers are idle and there are no more writes to the cloud: later ones would be counted in the next scenario.
     pub(super) async fn quiet(&mut self) -> anyhow::Result<()> {
         if self.peer.is_some() {
             return self.silent(IDLE_AFTER, |counts| counts.writes).await;
@@ -230,14 +229,14 @@ impl Stage {
         self.silent(SETTLED_AFTER, |counts| counts.writes).await
     }
 
-    /// Waits until no controller of ours has anything left to do.
+    /// Waits until the queues of all controllers are empty.
     pub(super) async fn idle(&mut self) -> anyhow::Result<()> {
         let within = self.patience(self.machines.len() + self.services.len());
         for name in self.controllers() {
             let pod = self.cluster.pods.look_at(&name)?;
-            let what = format!("{name} has nothing left to do");
+            let what = format!("the queue of {name} is empty");
             let look = eventually(&what, within, || async {
-                // A look costs the one who is looked at.
+                // Reading the metrics costs the process CPU time.
                 sleep(Duration::from_millis(100)).await;
                 quiet(&pod.metrics().await?)
             });
@@ -246,7 +245,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the cloud has not been asked for a while.
+    /// Waits until there was no call to the cloud for this duration.
     pub(super) async fn silent(&self, time: Duration, of: fn(&Counts) -> u64) -> anyhow::Result<()> {
         let end = Instant::now() + self.patience(self.machines.len() + self.services.len());
         let mut calls = of(&self.cluster.cloud.counts().await?);
@@ -256,12 +255,12 @@ impl Stage {
             if next == calls {
                 return Ok(());
             }
-            ensure!(Instant::now() < end, "the cloud is asked on and on");
+            ensure!(Instant::now() < end, "calls to the cloud do not end");
             calls = next;
         }
     }
 
-    /// Machines come up for the next nodes; who is to register is told.
+    /// Creates the instances of the next nodes, and returns their numbers.
     pub(super) async fn boot(&mut self, n: usize) -> anyhow::Result<std::ops::RangeInclusive<usize>> {
         let numbers = self.last + 1..=self.last + n;
         let ids = fleet::make_machines(&self.cluster.cloud, numbers.clone()).await?;
@@ -270,7 +269,7 @@ impl Stage {
         Ok(numbers)
     }
 
-    /// Kubelets register these nodes, which are waited for until they are initialised. How long each waited is told.
+    /// Registers these nodes and waits until they are initialised. Returns how long each waited.
     pub(super) async fn join(
         &mut self,
         numbers: std::ops::RangeInclusive<usize>,
@@ -286,7 +285,7 @@ impl Stage {
         Ok(waits(&began, &done))
     }
 
-    /// Users create these Services and wait for their addresses. How long each waited is told.
+    /// Creates these Services and waits for their addresses. Returns how long each waited.
     pub(super) async fn create(&self, names: &[String]) -> anyhow::Result<Vec<Duration>> {
         let began = fleet::create_services(&self.client(), names.iter().cloned()).await?;
         let within = self.patience(names.len());
@@ -295,14 +294,14 @@ impl Stage {
         Ok(waits(&began, &done))
     }
 
-    /// Users delete these Services and wait until they are gone.
+    /// Deletes these Services and waits until they are gone.
     pub(super) async fn delete(&self, names: &[String]) -> anyhow::Result<()> {
         fleet::delete_services(&self.client(), names).await?;
         let within = self.patience(names.len());
         self.seen.services("all Services are gone", names, (|it| it.gone, within)).await.map(drop)
     }
 
-    /// Nodes join and Services are made until there are so many, and everything about them is done.
+    /// Adds nodes and Services up to these numbers, and waits until all work for them is done.
     pub(super) async fn grow(&mut self, nodes: usize, services: usize) -> anyhow::Result<()> {
         let progress = self.progress;
         let more = nodes.saturating_sub(self.machines.len());
@@ -315,20 +314,20 @@ impl Stage {
             let names = self.node_names();
             let within = self.patience(names.len());
             let routed = self.seen.nodes("all have routes", &names, (|it| it.routed, within));
-            progress.told("their routes are laid", routed).await?;
+            progress.told("creating their routes", routed).await?;
         }
         let made = self.services.len();
         let new: Vec<_> = (made..services).map(|number| format!("svc-{number:05}")).collect();
         if !new.is_empty() {
-            let what = format!("{} Services are created", new.len());
+            let what = format!("creating {} Services", new.len());
             progress.told(&what, self.create(&new)).await?;
             self.services.extend(new);
         }
         self.quiet().await?;
-        progress.told("the last Events are written", self.settled()).await
+        progress.told("waiting for the last Events", self.settled()).await
     }
 
-    /// Waits until our processes have written nothing for a while.
+    /// Waits until the measured processes have written nothing for a while.
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let audit = self.cluster.control_plane.audit_log();
         let mut mark = audit.mark()?;
@@ -340,53 +339,53 @@ impl Stage {
             if writes.iter().all(AuditWrite::keeps_a_lease) {
                 return Ok(());
             }
-            ensure!(Instant::now() < end, "somebody writes on and on: {:?}", writes.last());
+            ensure!(Instant::now() < end, "writes do not end: {:?}", writes.last());
             mark = next;
         }
     }
 
-    /// Watches where the CPU time of these processes goes from here on, if that is wanted.
+    /// Starts recording where the CPU time of these processes goes, if requested.
     pub(super) async fn record(&self, scenario: &str, names: &[&str]) -> anyhow::Result<Recordings> {
         let Some(dir) = self.profile.as_ref().filter(|_| self.who == Who::Ours) else {
             return Ok(Recordings::default());
         };
-        let pid = |name: &str| self.cluster.pods.look_at(name)?.id().context("it does not run");
+        let pid = |name: &str| self.cluster.pods.look_at(name)?.id().context("the process does not run");
         let named = names.iter().map(|name| Ok(((*name).to_owned(), pid(name)?)));
         Recordings::start(dir, scenario, &named.collect::<anyhow::Result<Vec<_>>>()?).await
     }
 
-    /// The machine of a node.
+    /// The instance of a node.
     pub(super) fn machine(&self, number: usize) -> anyhow::Result<String> {
         let name = node_name(number);
-        self.machines.get(&name).cloned().with_context(|| format!("{name} has no machine"))
+        self.machines.get(&name).cloned().with_context(|| format!("{name} has no instance"))
     }
 
-    /// The names of the nodes that are there.
+    /// The names of the existing nodes.
     pub(super) fn node_names(&self) -> Vec<String> {
         self.machines.keys().cloned().collect()
     }
 
-    /// The first nodes, which stand behind load balancers as far as there are such.
+    /// The first nodes, which are the ones behind load balancers.
     pub(super) fn first_nodes(&self, n: usize) -> Vec<String> {
         self.machines.keys().take(n).cloned().collect()
     }
 
-    /// The machines of nodes that are to leave, by their IDs. Their kubelets say nothing any more.
+    /// Removes the instances of leaving nodes from the records, and returns their IDs. Their kubelets stop reporting.
     pub(super) fn take_machines(&mut self, nodes: &[String]) -> anyhow::Result<Vec<String>> {
         let take = |name: &String| {
             locked(&self.reporting).remove(name);
             self.members.remove(name);
-            self.machines.remove(name).with_context(|| format!("{name} has no machine"))
+            self.machines.remove(name).with_context(|| format!("{name} has no instance"))
         };
         nodes.iter().map(take).collect()
     }
 
-    /// What the cloud was asked since.
+    /// The vendor calls since the reading.
     pub(super) async fn calls_since(&self, before: &Reading) -> anyhow::Result<Calls> {
         Ok(Calls::between(&before.counts, &self.cluster.cloud.counts().await?))
     }
 
-    /// Fails unless each load balancer has the members that it should have, and no other.
+    /// Fails unless each load balancer has exactly the expected members.
     pub(super) async fn check_members(&self) -> anyhow::Result<()> {
         let wanted: BTreeSet<&str> =
             self.members.iter().filter_map(|name| self.machines.get(name)).map(String::as_str).collect();
@@ -401,17 +400,17 @@ impl Stage {
             let members = balancer.pools.iter().flat_map(|pool| &pool.members);
             let there: BTreeSet<&str> = members.filter_map(|it| it.instance_id.as_deref()).collect();
             let (name, n, wrong) = (&balancer.name, there.len(), there.symmetric_difference(&wanted).count());
-            ensure!(wrong == 0, "load balancer {name} has {n} members; {wrong} are missing or too many");
+            ensure!(wrong == 0, "load balancer {name} has {n} members; {wrong} are missing or unexpected");
         }
         Ok(())
     }
 
-    /// For who looks into a failure later.
+    /// Keeps the logs, for an investigation after a failure.
     pub(super) fn keep_logs(&mut self) {
         self.cluster.control_plane.keep_logs();
     }
 
-    /// Stops all in good order.
+    /// Stops all processes gracefully.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
         if let Some(mut peer) = self.peer.take() {
             peer.stop().await?;
@@ -427,13 +426,13 @@ impl Stage {
     }
 }
 
-/// Whose replica this is: those behind the first have a number at the end.
+/// The Deployment of a replica; the names of all but the first replica end with a number.
 fn deployment(pod: &str) -> &str {
     let mut all = CONTROLLERS.into_iter().chain([ADAPTER]);
     all.find(|name| pod.starts_with(name)).unwrap_or(pod)
 }
 
-/// Nothing for ours.
+/// The flags of the peer; `None` for the controllers.
 fn flags(who: Who) -> Option<PeerFlags> {
     let concurrency = match who {
         Who::Ours => return None,
@@ -457,7 +456,7 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-/// Who wrote what how often, but for Leases: those are written whatever else there is to do.
+/// The writes of each process, by verb and resource, without Leases, which are always renewed.
 fn by_process(
     writes: &[AuditWrite],
     users: &BTreeMap<String, String>,
@@ -476,7 +475,7 @@ mod tests {
     use super::{AuditWrite, BTreeMap, by_process, deployment};
 
     #[test]
-    fn replicas_are_those_of_their_deployment() {
+    fn replica_belongs_to_its_deployment() {
         let names = ["node-controller", "service-controller-3", "cloud-adapter", "stranger-1"];
         assert_eq!(
             names.map(deployment),
@@ -485,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_counted_by_process_without_leases_and_strangers() {
+    fn writes_are_counted_by_process_without_leases() {
         let write = |user: &str, verb: &str, resource: &str| AuditWrite {
             user: user.to_owned(),
             verb: verb.to_owned(),

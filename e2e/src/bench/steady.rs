@@ -1,4 +1,4 @@
-//! Nothing happens but reports of kubelets, and then a fifth of these fall silent.
+//! Nothing happens except status reports; then a fifth of the kubelets stops reporting.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::memory;
 use super::result::{Row, Size, Spent, Target};
 use super::stage::Stage;
 
-/// Of which share of the cluster nodes are not ready.
+/// The nodes that become not ready, as a divisor of the cluster's size.
 const SHARE: usize = 5;
 
 /// Nothing happens for the whole time.
@@ -25,7 +25,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         title: format!("{} nodes, {} Services, steady", stage.size.nodes, stage.size.services),
         targets,
         notes: vec![
-            "Kubelets report every 5 minutes. Leases of kubelets are not renewed; nobody here reads them."
+            "Kubelets report every 5 minutes. They do not renew their Leases, which no measured process reads."
                 .into(),
         ],
         spent,
@@ -33,13 +33,13 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// A part of the nodes is not ready for half of the time.
+/// Some nodes are not ready for half of the time.
 pub(super) async fn not_ready(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = (stage.size.nodes / SHARE).max(1);
     let silent = stage.first_nodes(n);
     let before = stage.reading().await?;
     fleet::patch_nodes(&stage.client(), &silent, (&ready("Unknown"), true)).await?;
-    stage.progress.wait("they are not ready", Duration::from_secs(stage.size.seconds / 2)).await;
+    stage.progress.wait("nodes are not ready", Duration::from_secs(stage.size.seconds / 2)).await;
     let spent = stage.spent(&before).await?;
     fleet::patch_nodes(&stage.client(), &silent, (&ready("True"), true)).await?;
     stage.quiet().await?;

@@ -1,10 +1,10 @@
-//! What people read in a terminal.
+//! The results as a table for terminals.
 
 use bench_table::Row as Line;
 
 use super::result::{Report, Row, Target, Who, quantity};
 
-/// All figures of all scenarios, each in a line.
+/// All figures of all scenarios, one per line.
 pub(super) fn table(report: &Report) -> String {
     let beside = report.beside.iter().map(|it| {
         let (who, figure) = (it.who.words(), format!("{} / {}, {}", it.peer, it.ours, it.ratio));
@@ -13,7 +13,7 @@ pub(super) fn table(report: &Report) -> String {
     bench_table::table(&report.rows.iter().flat_map(of_row).chain(beside).collect::<Vec<_>>())
 }
 
-/// One scenario in short, for who waits for the next.
+/// A summary of one scenario, printed while the next one runs.
 pub(super) fn lines(row: &Row) -> String {
     let notes: String = row.notes.iter().map(|note| format!("  {note}\n")).collect();
     format!("{}\n{}{notes}", row.title, bench_table::table(&of_row(row)))
@@ -59,7 +59,7 @@ fn of_row(row: &Row) -> Vec<Line> {
             lines.push(Line::told(id, what, format!("{:.1} %", share * 100.0)));
         }
     }
-    lines.push(Line::told(id, "load of the machine at the beginning", quantity(row.load, "")));
+    lines.push(Line::told(id, "load of the host at the beginning", quantity(row.load, "")));
     lines
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::table;
 
     #[test]
-    fn what_missed_and_what_failed_is_seen() {
+    fn missed_targets_and_failures_are_shown() {
         let missed = Row {
             scenario: "steady".into(),
             targets: vec![Target::count("vendor writes", 1, 0)],

@@ -1,4 +1,4 @@
-//! The vendor allows less than is configured, and there is always something to write.
+//! The vendor allows a lower rate than is configured, while there is always something to write.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Target};
 use super::stage::{RATE, Stage};
 
-/// Of what is configured, so much is allowed.
+/// The allowed share of the configured rate.
 const SHARE: f64 = 0.6;
-/// What the vendor takes at once after a pause.
+/// The burst that the vendor allows after a pause.
 const BURST: u32 = 10;
-/// Services that are changed at the same time: more than the budget takes.
+/// Services that are changed at the same time: more than the budget allows.
 const AT_ONCE: usize = 20;
 const THROTTLES_A_MINUTE: f64 = 1.0;
 const USED: f64 = 0.95;
 
-/// Half of the time the adapter learns, and half of it is measured.
+/// The adapter learns the rate in the first half of the time; the second half is measured.
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let allowed = f64::from(RATE) * SHARE;
     let limit = json!({ "rate_limits": { "loadbalancer": { "rate": allowed, "burst": BURST } } });
@@ -31,7 +31,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let (client, services, progress) = (stage.client(), stage.services.clone(), stage.progress);
     let users = change(&client, &services);
     let look = async {
-        progress.wait("the vendor throttles, and the adapter learns", half).await;
+        progress.wait("the vendor throttles, and the adapter learns the rate", half).await;
         let before = stage.reading().await?;
         progress.wait("the vendor throttles", half).await;
         stage.spent(&before).await
@@ -41,9 +41,9 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         failed = users => return Err(failed),
     };
     stage.cluster.cloud.configure(&json!({ "rate_limits": null })).await?;
-    stage.progress.told("what is left is done", stage.quiet()).await?;
+    stage.progress.told("finishing the remaining work", stage.quiet()).await?;
     Ok(Row {
-        title: format!("the vendor takes {allowed} calls a second where {RATE} are configured"),
+        title: format!("the vendor allows {allowed} of {RATE} configured calls/s"),
         targets: judge(&spent.vendor, spent.seconds, allowed),
         notes: vec![format!("Measured in the second half of {} s.", stage.size.seconds)],
         spent,
@@ -51,7 +51,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Users give all Services a port more and take it away again, so that there is always something to write. Ends only when one cannot.
+/// Adds a port to all Services and removes it again, so that there is always something to write. Ends only with an error.
 async fn change(client: &Client, services: &[String]) -> anyhow::Error {
     let api: Api<Service> = Api::default_namespaced(client.clone());
     for round in 0_u64.. {
@@ -66,10 +66,10 @@ async fn change(client: &Client, services: &[String]) -> anyhow::Error {
         if let Err(error) = done {
             return error.into();
         }
-        // So long that most changes reach the cloud before the next one takes them back.
+        // The pause lets most changes reach the cloud before the next one reverts them.
         sleep(Duration::from_secs_f64(float(services.len()) / f64::from(RATE))).await;
     }
-    anyhow::anyhow!("nobody changes anything any more")
+    anyhow::anyhow!("the changes of Services ended")
 }
 
 fn judge(calls: &Calls, seconds: f64, allowed: f64) -> Vec<Target> {
@@ -77,12 +77,12 @@ fn judge(calls: &Calls, seconds: f64, allowed: f64) -> Vec<Target> {
     let taken = of_count(calls.families(&["loadbalancer"]).saturating_sub(calls.throttled));
     vec![
         Target::at_most(
-            "throttled calls a minute",
+            "throttled calls per minute",
             of_count(calls.throttled) / minutes,
             THROTTLES_A_MINUTE,
             "",
         ),
-        Target::at_least("of what is allowed, used", taken / (allowed * seconds).max(1.0), USED, ""),
+        Target::at_least("used share of the allowed rate", taken / (allowed * seconds).max(1.0), USED, ""),
     ]
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::{Calls, judge};
 
     #[test]
-    fn many_throttles_and_an_idle_vendor_miss_the_target() {
+    fn throttles_and_idle_vendor_miss_the_target() {
         let met = |all, throttled| {
             let calls =
                 Calls { throttled, by_family: [("loadbalancer".to_owned(), all)].into(), ..Calls::default() };

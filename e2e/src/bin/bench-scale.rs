@@ -11,7 +11,7 @@ async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(code) => code,
         Err(error) => {
-            // Nobody reads any more when standard error is gone; the exit code still tells.
+            // Standard error may be closed; the exit code has the result.
             io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! Lends control planes to scenarios, for as long as standard input is open. `cargo xtask test` starts it.
+//! Lends control planes to scenarios until standard input is closed. `cargo xtask test` starts it.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // This fails when standard error is closed; the exit code tells of the failure all the same.
+            // This fails if standard error is closed; the exit code reports the failure, too.
             io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
             ExitCode::FAILURE
         }
@@ -32,12 +32,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    // Scenarios that Ctrl-C ends still clean up; who started us closes standard input after that.
+    // Scenarios that Ctrl-C ends still clean up; the parent process closes standard input after that.
     let _ignored = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot catch a polite kill")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
     let tools = tools()?;
     let (closed, end) = oneshot::channel();
-    // A thread of its own: a read that tokio makes would hold up our end until there is input.
+    // In a thread of its own: a blocking read in tokio would delay the end of this process until there is input.
     thread::spawn(move || {
         io::copy(&mut io::stdin(), &mut io::sink()).ok();
         closed.send(()).ok();

@@ -1,4 +1,4 @@
-//! The servers of one control plane, which this process has started and stops.
+//! The servers of a control plane that this process starts and stops.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::process::{Process, tail};
 use super::servers::Launches;
 use super::{Site, client};
 
-/// Measured: 3 s. The rest is for a machine under load.
+/// Measured: 3 s. The rest is for a host under load.
 const UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// Killed when dropped.
@@ -49,19 +49,19 @@ impl Own {
         }
     }
 
-    /// Where etcd listens for clients.
+    /// The client URL of etcd.
     pub(super) fn etcd_url(&self) -> &str {
         &self.launches.etcd_url
     }
 
-    /// Starts the API server again and returns its process id.
+    /// Starts the API server again and returns its process ID.
     pub(super) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
         ensure!(!self.apiserver.is_running(), "the API server runs; stop it first");
         self.apiserver = self.launches.apiserver.start()?;
         Ok(self.apiserver.id())
     }
 
-    /// Fails with the end of its log if one has ended.
+    /// Fails with the end of the log if a server has ended.
     pub(super) fn ensure_running(&mut self) -> anyhow::Result<()> {
         self.etcd.ensure_running()?;
         self.apiserver.ensure_running()
@@ -69,7 +69,7 @@ impl Own {
 
     pub(super) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         let admin = client(&self.kubeconfig).await?;
-        // A server that ended will not become ready: its log is told at once, not after the deadline.
+        // A server that has ended cannot become ready: its log is reported at once, without waiting for the deadline.
         let mut ended = None;
         let ready = eventually("the API server is ready", UP_WITHIN, || {
             ended = self.ensure_running().err();
@@ -82,7 +82,8 @@ impl Own {
     }
 }
 
-/// Ready is: it says so, and the namespace for system components is there, which a controller of its own makes later.
+/// The API server is ready when it reports so and the namespace for system components exists, which one of its own controllers creates
+/// later.
 async fn look_ready(admin: Client) -> anyhow::Result<()> {
     let request = http::Request::get("/readyz").body(Vec::new())?;
     admin.request_text(request).await.context("/readyz")?;

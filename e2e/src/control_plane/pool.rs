@@ -1,8 +1,8 @@
-//! Control planes that scenarios use one after the other. A start takes 2 s of processor time; to put back what etcd had takes none that one
-//! would notice, and leaves nothing there of the scenario before, unlike namespaces of its own, beside which nodes and roles would stay.
+//! Control planes that scenarios use one after the other. A start takes 2 s of CPU time. Restoring the initial content of etcd takes almost
+//! none. It also removes nodes and roles of the previous scenario, which a separate namespace for each scenario would not isolate.
 //!
-//! A scenario connects to a Unix socket and reads one line, which says where its control plane is. It has it for as long as it
-//! holds the connection, so that one which is killed gives it back too.
+//! A scenario connects to a Unix socket and reads one line with the addresses of its control plane. It has the control plane as long as the
+//! connection is open, so a scenario that is killed returns it, too.
 
 mod content;
 
@@ -25,18 +25,18 @@ use super::{APISERVER, Site};
 
 use content::Content;
 
-/// Names the socket of the pool. Without it each scenario starts a control plane of its own.
+/// Environment variable with the path of the pool's socket. Without it each scenario starts a control plane of its own.
 const SOCKET: &str = "CLOUD_CONTROLLERS_E2E_CONTROL_PLANES";
 
-/// The socket of the pool that this process is to use.
+/// The pool's socket, if this process should use one.
 pub(super) fn socket() -> Option<PathBuf> {
     env::var_os(SOCKET).map(PathBuf::from)
 }
 
-/// What a scenario has of the pool.
+/// A control plane borrowed from the pool.
 #[derive(Debug)]
 pub(super) struct Lent {
-    /// Closing it gives the control plane back.
+    /// Closing the connection returns the control plane.
     _connection: BufReader<UnixStream>,
     log: PathBuf,
     log_start: u64,
@@ -44,7 +44,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Waits for one. What its API server logs from now on comes into `log_dir` in the end.
+    /// Waits for a control plane. In the end, the new lines of its API server's log are copied into `log_dir`.
     pub(super) async fn borrow_from(socket: &Path, log_dir: &Path) -> anyhow::Result<(Self, Site)> {
         let shown = socket.display();
         let connection = UnixStream::connect(socket).await;
@@ -55,14 +55,16 @@ impl Lent {
         let mut line = String::new();
         connection.read_line(&mut line).await.with_context(|| format!("no answer from {shown}"))?;
         let answer: Result<Site, String> = serde_json::from_str(&line)
-            .with_context(|| format!("not an answer of the pool at {shown}: {line:?}"))?;
-        let site = answer.map_err(|error| anyhow!("the pool at {shown} lends nothing: {error}"))?;
+            .with_context(|| format!("invalid answer of the pool at {shown}: {line:?}"))?;
+        let site =
+            answer.map_err(|error| anyhow!("the pool at {shown} has no control plane to lend: {error}"))?;
         let log = log_of(&site);
-        let log_start = fs::metadata(&log).with_context(|| format!("no log {}", log.display()))?.len();
+        let log_start =
+            fs::metadata(&log).with_context(|| format!("cannot read the log {}", log.display()))?.len();
         Ok((Self { _connection: connection, log, log_start, log_dir: log_dir.to_path_buf() }, site))
     }
 
-    /// The log of its API server, which goes on after us.
+    /// The log of the API server, which continues after this scenario.
     pub(super) fn log(&self) -> std::path::Display<'_> {
         self.log.display()
     }
@@ -78,7 +80,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // For who reads why a test failed; where it cannot be copied, there is no more to be done.
+        // The copy explains failed tests; an error of copying is ignored.
         self.copy_log().ok();
     }
 }
@@ -88,7 +90,7 @@ fn log_of(site: &Site) -> PathBuf {
     dir.join("logs").join(format!("{APISERVER}.log"))
 }
 
-/// One of the pool.
+/// A control plane of the pool.
 #[derive(Debug)]
 struct Pooled {
     own: Own,
@@ -104,12 +106,12 @@ impl Pooled {
         Ok(Self { own, content, dir })
     }
 
-    /// Makes it as it was at first.
+    /// Restores the initial state.
     async fn restore(mut self) -> anyhow::Result<Self> {
         match self.try_restore().await {
             Ok(()) => Ok(self),
             Err(error) => {
-                // The log may say more.
+                // The log may explain the error.
                 self.dir.keep();
                 Err(error)
             }
@@ -123,45 +125,45 @@ impl Pooled {
     }
 }
 
-/// There are as many in all as were ever wanted at once.
+/// The pool. It grows to the largest number of control planes in use at once.
 #[derive(Debug)]
 struct Pool {
     tools: Tools,
     state: Mutex<State>,
-    /// One came back, or did not.
+    /// Notified when a control plane was returned or failed.
     returned: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those that no scenario has at the moment.
+    /// Control planes that no scenario uses.
     idle: Vec<Pooled>,
-    /// So many become idle soon: who waits for one of them has it before a new one has started.
+    /// The number of control planes that become idle soon. Waiting for one of them is faster than starting another.
     restored: usize,
 }
 
-/// Lends control planes at this socket, and says so on standard output, until it is dropped.
+/// Lends control planes at this socket, and prints its path to standard output, until it is dropped.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// Returns an error if it cannot listen on the socket.
 pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
     let listener = UnixListener::bind(socket);
-    let listener = listener.with_context(|| format!("cannot listen at {}", socket.display()))?;
+    let listener = listener.with_context(|| format!("cannot listen on {}", socket.display()))?;
     writeln!(io::stdout(), "{SOCKET}={}", socket.display())
-        .context("cannot write to standard output where the socket is")?;
+        .context("cannot write the socket's path to standard output")?;
     let pool = Arc::new(Pool { tools: tools.clone(), state: Mutex::default(), returned: Notify::new() });
     let mut scenarios = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let (connection, _) = accepted.context("cannot accept a scenario")?;
+                let (connection, _) = accepted.context("cannot accept a connection")?;
                 let pool = Arc::clone(&pool);
                 scenarios.spawn(async move { pool.lend(connection).await });
             }
             Some(done) = scenarios.join_next() => {
-                if let Err(error) = done.context("a task ended").flatten() {
-                    // The next scenario gets another one.
-                    writeln!(io::stderr(), "a control plane is given up: {error:#}").ok();
+                if let Err(error) = done.context("a task panicked").flatten() {
+                    // The next scenario gets another control plane.
+                    writeln!(io::stderr(), "giving up a control plane: {error:#}").ok();
                 }
             }
         }
@@ -175,7 +177,7 @@ impl Pool {
         let line = format!("{}\n", serde_json::to_string(&answer)?);
         let taken = taken?;
         if connection.write_all(line.as_bytes()).await.is_ok() {
-            // It says nothing: the end is all that comes, and a connection that breaks is one too.
+            // The scenario sends nothing: the read returns when the connection ends.
             connection.read_u8().await.ok();
         }
         self.state().restored += 1;

@@ -1,4 +1,4 @@
-//! How etcd and kube-apiserver are started: their files, ports and arguments.
+//! The files, ports and arguments of etcd and kube-apiserver.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::kubeconfig::Server;
 use crate::pki::Pki;
 use crate::process::Launch;
 
-/// No packet ever goes to these; Services get their cluster IPs from it.
+/// The range of cluster IPs. No packet is ever sent to them.
 const SERVICE_CIDR: &str = "10.96.0.0/16,fd00:96::/112";
 
-/// Go's runtime takes memory, of which there is enough for some seconds, rather than processor time: a quarter less of it.
+/// Lets Go's runtime use more memory, which is sufficient for some seconds, and a quarter less CPU time.
 const SPARING: [(&str, &str); 1] = [("GOGC", "400")];
 
-/// Everything that is the same each time they start.
+/// The settings that stay the same when the servers restart.
 #[derive(Debug)]
 pub(super) struct Launches {
     pub(super) etcd: Launch,
@@ -31,7 +31,7 @@ pub(super) struct Launches {
 }
 
 impl Launches {
-    /// Makes keys, policy and ports. Nothing runs yet.
+    /// Creates keys, policy and ports. Starts nothing.
     pub(super) fn prepare(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
         let pki = Pki::make(&dir.join("pki"))?;
         let (client, peer, port) =
@@ -55,7 +55,7 @@ impl Launches {
         Ok(Self { etcd, etcd_url, apiserver, pki, audit_log, port })
     }
 
-    /// Where the API server listens.
+    /// The URL of the API server.
     pub(super) fn server(&self) -> Server {
         Server { url: format!("https://127.0.0.1:{}", self.port), ca: self.pki.ca.clone() }
     }
@@ -70,7 +70,7 @@ fn etcd_args(data: &Path, client: &str, peer: u16) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // Nobody needs this data after the test.
+        // The data is not needed after the test.
         "--unsafe-no-fsync".to_owned(),
     ]
 }
@@ -79,7 +79,7 @@ struct ApiserverFiles<'a> {
     pki: &'a Pki,
     policy: PathBuf,
     audit_log: PathBuf,
-    /// Where it would put a certificate of its own.
+    /// The folder for certificates that the API server would generate.
     certs: PathBuf,
 }
 
@@ -101,14 +101,14 @@ fn apiserver_args(files: &ApiserverFiles<'_>, etcd: &str, port: u16) -> Vec<Stri
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // It refuses a loopback address as the endpoint of `kubernetes.default`, which nobody uses here.
+        // The API server refuses a loopback address as the endpoint of `kubernetes.default`, which is not used here.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--service-cluster-ip-range={SERVICE_CIDR}"),
         "--authorization-mode=RBAC".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        // The line is written before the answer, so a reader misses nothing.
+        // Blocking: the line is written before the answer, so that a reader sees all requests.
         "--audit-log-mode=blocking".to_owned(),
-        // In megabytes, for 100 otherwise: what it turns over to another file, nobody would find.
+        // In megabytes (default 100): the tests do not read rotated files.
         "--audit-log-maxsize=100000".to_owned(),
         "--allow-privileged".to_owned(),
     ];

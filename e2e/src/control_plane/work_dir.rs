@@ -1,4 +1,4 @@
-//! The directory of one control plane, which says where its logs are when a test fails.
+//! The directory of a control plane. If a test fails, its path is printed.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::Context;
 use tempfile::TempDir;
 
-/// When set to anything, the directories of passed tests stay too.
+/// Environment variable; if it is set, the directories of passed tests are kept, too.
 const KEEP: &str = "CLOUD_CONTROLLERS_E2E_KEEP";
 
 /// Removed when dropped, unless the thread panics or the user wants to keep it.
@@ -34,7 +34,7 @@ impl WorkDir {
         self.dir.path()
     }
 
-    /// Whatever happens, it stays.
+    /// Keeps the directory in any case.
     pub(crate) fn keep(&mut self) {
         self.keep = true;
     }
@@ -50,7 +50,7 @@ impl Drop for WorkDir {
             return;
         }
         self.dir.disable_cleanup(true);
-        // etcd reserves 64 MB, which nobody reads.
+        // etcd preallocates 64 MB, which are useless for a reader of the logs.
         fs::remove_dir_all(self.path().join("etcd")).ok();
         let line = format!("The logs are kept in {}\n", self.logs().display());
         io::stderr().write_all(line.as_bytes()).ok();

@@ -1,5 +1,5 @@
-//! The cloud under the demo: the simulated one, or the real services. Here is all that a step does at it or sees of it; steps know
-//! no more of either.
+//! The cloud of the demo: the simulated one, or a real OpenStack. This module has all operations and observations of steps; steps do not
+//! know which cloud they use.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -19,22 +19,22 @@ use crate::{Simcloud, seconds};
 use super::cost::{Counts, Operation};
 use super::report::Look;
 
-/// How long the simulated cloud takes for a load balancer when the adapter is killed, so that the kill meets it half-built. The
-/// real one is slow by itself.
+/// The time that the simulated cloud takes to create a load balancer when the adapter is killed, so that the kill happens during the
+/// creation. OpenStack is slow enough.
 const CREATION_MILLIS: u64 = 2000;
 
-/// One of both.
+/// One of the two clouds.
 #[derive(Debug)]
 pub(super) enum Cloud {
     Sim(Simcloud),
     OpenStack(OpenStack),
 }
 
-/// A load balancer, as far as the story goes.
+/// The fields of a load balancer that the steps use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Balancer {
     pub(super) id: String,
-    /// The cloud's own word.
+    /// The status, in the cloud's own terms.
     pub(super) status: String,
     pub(super) active: bool,
     pub(super) addresses: Vec<IpAddr>,
@@ -43,13 +43,13 @@ pub(super) struct Balancer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
-    /// As in `TCP`.
+    /// Such as `TCP`.
     pub(super) protocol: String,
     pub(super) port: u16,
     pub(super) members: usize,
 }
 
-/// The way to a node's pods.
+/// A route to a node's pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) destination: String,
@@ -58,7 +58,7 @@ pub(super) struct Route {
 }
 
 impl Cloud {
-    /// The simulated one, unless there is a project of the real services.
+    /// Starts the simulated cloud, or uses the project of OpenStack if there is one.
     pub(super) async fn start(
         control_plane: &ControlPlane,
         project: Option<Arc<Project>>,
@@ -69,19 +69,19 @@ impl Cloud {
         })
     }
 
-    /// What it is and where.
+    /// The kind and the address of the cloud.
     pub(super) fn introduction(&self) -> String {
         match self {
             Self::Sim(cloud) => format!("simcloud answers at {}", cloud.url()),
             Self::OpenStack(cloud) => format!(
-                "Keystone, Nova, Neutron and Octavia have the project {} for it, and a proxy at {} counts the adapter's calls",
+                "project {} of Keystone, Nova, Neutron and Octavia; a proxy at {} counts the adapter's calls",
                 cloud.project.name(),
                 cloud.proxy.address()
             ),
         }
     }
 
-    /// What the chart is told.
+    /// The chart values for the cloud.
     pub(super) fn values(&self) -> Value {
         match self {
             Self::Sim(cloud) => json!({ "adapter": { "sim": { "endpoint": cloud.url() } } }),
@@ -89,7 +89,7 @@ impl Cloud {
         }
     }
 
-    /// The same, as people type it.
+    /// The chart values as command-line arguments of helm.
     pub(super) fn flags(&self) -> String {
         match self {
             Self::Sim(cloud) => format!("--set adapter.sim.endpoint={}", cloud.url()),
@@ -99,17 +99,18 @@ impl Cloud {
         }
     }
 
-    /// Where people look into it.
+    /// How users can access the cloud.
     pub(super) fn look(&self) -> Look {
         match self {
             Self::Sim(cloud) => Look::Simcloud { url: cloud.url().to_owned() },
-            Self::OpenStack(cloud) => {
-                Look::OpenStack { clouds: cloud.clouds().display().to_string(), cloud: openstack::PEOPLE }
-            }
+            Self::OpenStack(cloud) => Look::OpenStack {
+                clouds: cloud.clouds().display().to_string(),
+                cloud: openstack::USERS_CLOUD,
+            },
         }
     }
 
-    /// For anything that it is asked to do to be done.
+    /// The deadline for an operation of the cloud to complete.
     pub(super) fn patience(&self) -> Duration {
         match self {
             Self::Sim(_) => seconds(60),
@@ -117,8 +118,8 @@ impl Cloud {
         }
     }
 
-    /// Initialising any number of nodes at once costs no more calls than this, as long as they fit on a few pages: the listings
-    /// that are made meanwhile. One is a call of the simulated cloud, and two of OpenStack.
+    /// The maximum number of calls to initialise any number of nodes at once, if they fit on a few pages: the listings made during this
+    /// time. A listing is one call to the simulated cloud, and two to OpenStack.
     pub(super) fn initialisation_max(&self) -> u64 {
         match self {
             Self::Sim(_) => 5,
@@ -126,7 +127,7 @@ impl Cloud {
         }
     }
 
-    /// How the call is called that makes a load balancer.
+    /// The operation that creates a load balancer.
     pub(super) fn creation(&self) -> &'static str {
         match self {
             Self::Sim(_) => "CreateLoadBalancer",
@@ -134,7 +135,7 @@ impl Cloud {
         }
     }
 
-    /// How the call is called that deletes one.
+    /// The operation that deletes a load balancer.
     pub(super) fn deletion(&self) -> &'static str {
         match self {
             Self::Sim(_) => "DeleteLoadBalancer",
@@ -142,11 +143,11 @@ impl Cloud {
         }
     }
 
-    /// Makes machines that run, `node-1`, `node-2` ...
+    /// Creates instances `node-1`, `node-2` ...
     pub(super) async fn make_machines(&self, count: usize) -> anyhow::Result<()> {
         match self {
             Self::Sim(cloud) => cloud.create_numbered("node-{n}", count).await.map(drop),
-            // Nova numbers only several.
+            // Nova adds numbers only if it creates several servers.
             Self::OpenStack(_) if count == 1 => self.make_machine("node-1").await,
             Self::OpenStack(cloud) => cloud.project.create_servers("node", count).await.map(drop),
         }
@@ -164,19 +165,19 @@ impl Cloud {
             Self::Sim(cloud) => {
                 let instances = cloud.state().await?.instances;
                 let instance = instances.iter().find(|it| it.name == name);
-                let instance = instance.with_context(|| format!("there is no machine {name}"))?;
+                let instance = instance.with_context(|| format!("instance {name} does not exist"))?;
                 cloud.delete_instance(&instance.id).await
             }
             Self::OpenStack(cloud) => cloud.project.delete_server(name).await,
         }
     }
 
-    /// From now on a load balancer is half-built for long enough to be met so.
+    /// Makes the creation of load balancers slow from now on.
     pub(super) async fn build_slowly(&self) -> anyhow::Result<()> {
         self.configure(&json!({ "provisioning": { "create_ms": CREATION_MILLIS } })).await
     }
 
-    /// As before.
+    /// Restores the usual speed.
     pub(super) async fn build_as_usual(&self) -> anyhow::Result<()> {
         self.configure(&json!({ "provisioning": null })).await
     }
@@ -210,7 +211,7 @@ impl Cloud {
         })
     }
 
-    /// What is left of Services: load balancers, and addresses of their own where the cloud has such.
+    /// The remaining load balancers, and their addresses where the cloud has separate ones.
     pub(super) async fn left(&self) -> anyhow::Result<usize> {
         Ok(match self {
             Self::Sim(cloud) => cloud.state().await?.load_balancers.len(),
@@ -221,7 +222,7 @@ impl Cloud {
         })
     }
 
-    /// How often it was asked for what.
+    /// The number of calls of each operation.
     pub(super) async fn counts(&self) -> anyhow::Result<Counts> {
         Ok(match self {
             Self::Sim(cloud) => {
@@ -245,11 +246,11 @@ impl Cloud {
 }
 
 impl Operation {
-    /// By what it is for, and not by the service: machines' ports and load balancers' addresses are Neutron's, too.
+    /// Sorts calls by purpose, not by service: instances' ports and load balancers' addresses are in Neutron, too.
     fn of_openstack(call: &Call) -> Self {
         let name = openstack::operation(call);
         let is_of = |word: &str| call.path.starts_with(word);
-        // Which addresses a port lets through is asked for routes only.
+        // Only routes need the allowed addresses of ports.
         let ports = match name.as_str() {
             "GET ports" if call.path.contains("allowed_address_pairs") => Some(Family::Network),
             "GET ports" => Some(Family::Compute),

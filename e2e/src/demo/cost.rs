@@ -1,4 +1,4 @@
-//! What a step cost, in calls that the cloud counted itself, or the proxy in front of it.
+//! The cost of a step, in calls counted by the cloud, or by the proxy in front of it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use adapter_sim::simcloud::{Access, Family};
 use anyhow::ensure;
 use serde::{Serialize, Serializer};
 
-/// A kind of vendor call. Serialised by its name.
+/// An operation of the cloud's API. Serialised by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Operation {
-    /// What it is for.
+    /// Its purpose.
     pub(super) family: Family,
     pub(super) access: Access,
-    /// As the cloud's users know it.
+    /// The name in the cloud's documentation.
     pub(super) name: Cow<'static, str>,
 }
 
-/// How often the cloud was asked for what.
+/// The number of calls of each operation.
 pub(super) type Counts = BTreeMap<Operation, u64>;
 
 /// Vendor calls.
@@ -31,7 +31,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// What came in between.
+    /// The calls between two counts.
     pub(super) fn between(before: &Counts, after: &Counts) -> Self {
         let calls = |(operation, n): (&Operation, &u64)| {
             let earlier = before.get(operation).copied().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Cost {
         self.reads.saturating_add(self.writes)
     }
 
-    /// How often an operation of this name was called.
+    /// The number of calls of an operation.
     pub(super) fn calls_of(&self, name: &str) -> u64 {
         self.by_operation.iter().filter(|(operation, _)| operation.name == name).map(|(_, n)| n).sum()
     }
@@ -100,14 +100,14 @@ pub(super) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Whether the nodes' initialisation kept its promise. Routes, which begin meanwhile, are counted with their own step.
+/// Checks the cost of initialising nodes. Calls for routes, which start at the same time, are counted in their own step.
 pub(super) fn check_initialisation(all: &Cost, max: u64) -> anyhow::Result<Cost> {
     let initialisation = all.of(&[Family::Compute, Family::Identity]);
     let writes = all.of(&[Family::Compute, Family::Identity, Family::Loadbalancer]).writes;
     ensure!(
         initialisation.calls() <= max && writes == 0,
-        "the nodes should cost at most {max} vendor calls and no writes, and cost {initialisation}; \
-         everything meanwhile: {all}"
+        "initialising the nodes should cost at most {max} vendor calls and no writes, but cost \
+         {initialisation}; all calls during it: {all}"
     );
     Ok(initialisation)
 }
@@ -131,7 +131,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_cost_is_what_came_between_two_looks() {
+    fn cost_is_the_difference_of_two_counts() {
         let project = operation(Family::Identity, Access::Read, "GetProject");
         let before = Counts::from([(LIST, 2), (project.clone(), 1)]);
         let after = Counts::from([(LIST, 3), (project, 1), (LAY, 2)]);
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn initialisation_has_a_limit_and_the_routes_are_not_its_own() {
+    fn initialisation_limit_does_not_include_routes() {
         let good: Cost = [(LIST, 5), (LAY, 1)].into_iter().collect();
         assert_eq!(check_initialisation(&good, 5).unwrap().calls(), 5);
         let write = operation(Family::Loadbalancer, Access::Write, "UpdateMembers");

@@ -1,5 +1,5 @@
-//! What objects must look like for a step to be done. Pure: each function takes what was seen, and gives what is worth
-//! telling, or says what is missing.
+//! The conditions for a step to be done. Pure: each function takes observed objects and returns the facts to report, or says what is
+//! missing.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::report::{BalancerFact, NodeFact, RouteFact};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Without the taint, and with all that it stood for.
+/// The node has no taint, and has everything that initialisation adds.
 pub(super) fn initialised(node: &Node) -> anyhow::Result<NodeFact> {
     let name = node.name_any();
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
@@ -31,7 +31,7 @@ pub(super) fn initialised(node: &Node) -> anyhow::Result<NodeFact> {
     Ok(NodeFact { name, provider_id, zone, addresses })
 }
 
-/// The cloud leads packets to its pods, and the node says so.
+/// The cloud has routes to the node's pods, and the node's condition says so.
 pub(super) fn connected(node: &Node) -> anyhow::Result<()> {
     let name = node.name_any();
     let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -46,11 +46,11 @@ pub(super) fn connected(node: &Node) -> anyhow::Result<()> {
 pub(super) fn laid(route: &Route) -> anyhow::Result<RouteFact> {
     let Route { destination, via, active } = route;
     ensure!(*active, "the route to {destination} does not work yet");
-    let via = via.clone().with_context(|| format!("the route to {destination} leads nowhere"))?;
+    let via = via.clone().with_context(|| format!("the route to {destination} has no target"))?;
     Ok(RouteFact { destination: destination.clone(), via })
 }
 
-/// The address that people would use.
+/// The address that users connect to.
 pub(super) fn address(service: &Service) -> anyhow::Result<IpAddr> {
     let name = service.name_any();
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
@@ -60,7 +60,7 @@ pub(super) fn address(service: &Service) -> anyhow::Result<IpAddr> {
     ip.parse().with_context(|| format!("Service {name} has the address {ip}"))
 }
 
-/// The load balancer behind the Service's address, complete: each listener with so many members.
+/// The complete load balancer with the Service's address: each listener has this number of members.
 pub(super) fn balanced(
     service: &Service,
     balancers: &[Balancer],
@@ -78,7 +78,7 @@ pub(super) fn balanced(
     ensure!(listeners == ports, "{id} has {listeners} listeners, and Service {name} {ports} ports");
     for listener in &balancer.listeners {
         let found = listener.members;
-        ensure!(found == members, "{id}, port {}: {found} members, {members} wanted", listener.port);
+        ensure!(found == members, "{id}, port {}: {found} members, expected {members}", listener.port);
     }
     let listeners = balancer.listeners.iter().map(|it| format!("{} {}", it.protocol, it.port));
     Ok(BalancerFact {
@@ -90,7 +90,7 @@ pub(super) fn balanced(
     })
 }
 
-/// The part of `kubectl describe` that says why, without what is above it.
+/// The Events from the output of `kubectl describe`.
 pub(super) fn events_of(description: &str) -> Vec<String> {
     description.lines().skip_while(|line| !line.starts_with("Events:")).map(str::to_owned).collect()
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initialised_node_lacks_nothing() {
+    fn initialised_node_is_complete() {
         let (id, taint) = (json!("sim://r/i-1"), json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]));
         let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.1" }]);
         let fact = initialised(&node(&json!([]), &id, &addresses)).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_routes_says_why() {
+    fn node_without_routes_has_a_reason() {
         let error = connected(&node(&json!([]), &Value::Null, &json!([]))).unwrap_err();
         assert_eq!(error.to_string(), "a: NetworkUnavailable is True: no route");
         assert!(connected(&Node::default()).is_err());
@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_is_complete_with_all_its_members() {
+    fn load_balancer_is_complete_with_all_members() {
         let fact = balanced(&web("203.0.113.1"), &[balancer(3)], 3).unwrap();
         assert_eq!(
             (fact.id.as_str(), fact.listeners, fact.members),
             ("lb-0001", vec!["TCP 80".to_owned()], 3)
         );
         let cases = [
-            (web("203.0.113.1"), vec![balancer(2)], "2 members, 3 wanted"),
+            (web("203.0.113.1"), vec![balancer(2)], "2 members, expected 3"),
             (web("203.0.113.1"), vec![balancer(3), balancer(3)], "2 load balancers have the address"),
             (web("203.0.113.9"), vec![balancer(3)], "0 load balancers have the address"),
             (Service::default(), vec![], "has no address yet"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_are_the_end_of_a_description() {
+    fn events_are_the_end_of_the_description() {
         assert_eq!(events_of("Name: web\nEvents:\n  Type\n"), ["Events:", "  Type"]);
     }
 }

@@ -1,7 +1,8 @@
-//! What a kubelet does for containers that end: while the demo stays, a process that somebody kills is started again, as
-//! `restartPolicy: Always` says.
+//! Restarts ended processes, as a kubelet restarts containers: while the demo waits for the user, a killed process is started again, as
+//! with `restartPolicy: Always`.
 //!
-//! [`Pauses`] decides when; [`Keeper`] looks, starts and tells. What was not started, or was ended on purpose, stays so.
+//! [`Pauses`] decides when; [`Keeper`] checks, starts and reports. It leaves out processes that were never started or that were stopped on
+//! purpose.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -16,13 +17,13 @@ use super::report::{Report, Running};
 use super::stage::Stage;
 use super::teller::Teller;
 
-/// Soon enough for who watches, and nothing for the machine.
+/// Short enough for a user, and cheap.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Before the first start.
+/// The pause before the first restart.
 const FIRST_PAUSE: Duration = seconds(1);
-/// A kubelet goes on to five minutes; somebody is waiting here.
+/// A kubelet waits up to five minutes; here a user is waiting.
 const LONGEST_PAUSE: Duration = seconds(10);
-/// Who ran so long does not keep ending. More than the longest pause, so that a slow start is not taken for that.
+/// A process that ran for this duration has recovered. It is more than the longest pause, so that slow starts do not count.
 const RECOVERED_AFTER: Duration = seconds(30);
 
 /// Keeps the four processes and the API server running.
@@ -35,11 +36,11 @@ pub(super) struct Keeper {
 struct Kept {
     name: &'static str,
     pauses: Pauses,
-    /// When to start it again; it runs if there is none.
+    /// The time of the restart; `None` while the process runs.
     due: Option<Instant>,
 }
 
-/// How long to wait before each start: longer and longer while it keeps ending.
+/// The pauses before restarts, which grow while the process keeps ending.
 #[derive(Debug)]
 struct Pauses {
     next: Duration,
@@ -53,7 +54,7 @@ impl Keeper {
         Self { kept: names.map(|name| Kept { name, pauses: pauses(), due: None }).collect() }
     }
 
-    /// Goes on until it is dropped, which may be at any moment: what it has started is in `stage`.
+    /// Runs until it is dropped, which may be at any time: the started processes are in `stage`.
     pub(super) async fn keep(mut self, stage: &mut Stage, teller: &Teller) {
         loop {
             for report in self.kept.iter_mut().filter_map(|kept| kept.look(stage)) {
@@ -65,7 +66,7 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Does what is to be done now, and says so if it was anything.
+    /// Does what is due now, and returns a report of it, if any.
     fn look(&mut self, stage: &mut Stage) -> Option<Report> {
         let (process, now) = (self.name, Instant::now());
         match self.due {
@@ -101,7 +102,7 @@ impl Pauses {
         if now.duration_since(self.started) >= RECOVERED_AFTER {
             self.next = FIRST_PAUSE;
         }
-        // A start that fails is an end too, and no time was spent running.
+        // A failed start counts as an end without any time of running.
         self.started = now;
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST_PAUSE);
@@ -121,7 +122,7 @@ mod tests {
     use super::{ExitStatus, ExitStatusExt, FIRST_PAUSE, Instant, Pauses, how, seconds};
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_ten_seconds_and_begin_anew_after_a_good_run() {
+    async fn pauses_double_and_are_reset_after_a_long_run() {
         let mut now = Instant::now();
         let mut pauses = Pauses { next: FIRST_PAUSE, started: now };
         let mut after = |run| {
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_as_people_know_them() {
+    fn exit_status_is_described() {
         assert_eq!(how(ExitStatus::from_raw(9)), "signal 9");
         assert_eq!(how(ExitStatus::from_raw(2 << 8)), "exit code 2");
     }

@@ -1,4 +1,4 @@
-//! Reports as text for people. Pure: a report in, its text out.
+//! Renders reports as text. Pure.
 
 use crate::ADAPTER;
 
@@ -7,17 +7,17 @@ use super::report::{
     BalancerFact, Evidence, Fact, Heading, Look, NodeFact, Outcome, Report, RouteFact, Row, Running, Stay,
 };
 
-/// Of many alike, only the first are shown.
+/// The maximum number of similar items shown.
 const SHOWN: usize = 5;
 
-/// How it looks.
+/// The style of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paint {
     Plain,
     Ansi,
 }
 
-/// Tells reports in words.
+/// Renders reports as text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narration {
     paint: Paint,
@@ -34,7 +34,7 @@ impl Narration {
         Self { paint }
     }
 
-    /// Whole lines.
+    /// Returns whole lines.
     pub(super) fn text(&self, report: &Report) -> String {
         match report {
             Report::StepBegins(Heading { number, step, title }) => {
@@ -49,15 +49,15 @@ impl Narration {
             Report::Summary { steps, passed } => self.summary(steps, *passed),
             Report::Stay(stay) => self.stay(stay),
             Report::ProcessEnded { process, how, again_in_millis } => {
-                format!("\n{process} ended ({how}); it is started again after {}\n", whole(*again_in_millis))
+                format!("\n{process} ended ({how}); it will be restarted after {}\n", whole(*again_in_millis))
             }
             Report::ProcessStarted(Running { process, pid }) => {
-                format!("{process} was started again, as process {pid}\n")
+                format!("{process} was restarted as process {pid}\n")
             }
             Report::ProcessNotStarted { process, why, again_in_millis } => {
-                format!("{process} does not start: {why}; next try after {}\n", whole(*again_in_millis))
+                format!("cannot restart {process}: {why}; retrying after {}\n", whole(*again_in_millis))
             }
-            Report::CleanUp => "\nCleaning up; Ctrl-C again kills at once.\n".to_owned(),
+            Report::CleanUp => "\nCleaning up. Press Ctrl-C again to kill everything at once.\n".to_owned(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Narration {
         text += if passed {
             "\nAll steps passed.\n"
         } else {
-            "\nA step failed, and those after it were not played.\n"
+            "\nA step failed; the remaining steps were skipped.\n"
         };
         text
     }
@@ -111,7 +111,8 @@ impl Narration {
         let Stay { kubeconfig, kubectl, cloudctl, cloud, prometheus, logs, processes } = stay;
         let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();
         let harm = processes.iter().find(|it| it.process == ADAPTER).map(kill).unwrap_or_default();
-        let head = self.in_style(BOLD, "It goes on running, until Ctrl-C. In another terminal:");
+        let head =
+            self.in_style(BOLD, "The cluster keeps running until you press Ctrl-C. In another terminal:");
         format!(
             "\n{head}\n\n  export KUBECONFIG={kubeconfig}\n{alias}  alias cloudctl='{cloudctl}'\n\n\
              To try:\n\n\
@@ -122,7 +123,7 @@ impl Narration {
              \x20 cloudctl explain service mine\n\
              \x20 kubectl delete service mine\n\
              \x20 cloudctl status\n\n\
-             `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.\n\n\
+             `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run outside the cluster.\n\n\
              {harm}\
              {}{}\
              The logs of all processes are in {logs}\n",
@@ -134,7 +135,7 @@ impl Narration {
     fn in_style(&self, code: &str, text: &str) -> String {
         match self.paint {
             Paint::Plain => text.to_owned(),
-            // Line by line, so that indentation stays outside.
+            // Each line has codes of its own, so that indentation stays outside.
             Paint::Ansi => {
                 let lines: Vec<_> = text.lines().map(|line| format!("\x1b[{code}m{line}\x1b[0m")).collect();
                 lines.join("\n")
@@ -143,28 +144,28 @@ impl Narration {
     }
 }
 
-/// How to see what becomes of a Service without the adapter.
+/// How to observe a Service while the adapter does not run.
 fn kill(adapter: &Running) -> String {
     let Running { process, pid } = adapter;
     format!(
-        "{process} is process {pid}. Kill it and see what a Service says meanwhile; it is started again soon:\n\n\
+        "{process} is process {pid}. To see the Events of a Service while it does not run, kill it; it will be restarted soon:\n\n\
          \x20 kill -9 {pid}; kubectl create service loadbalancer other --tcp=80:8080\n\
          \x20 kubectl describe service other\n\n"
     )
 }
 
-/// How to look into the cloud.
+/// How to access the cloud.
 fn look(cloud: &Look) -> String {
     match cloud {
         Look::Simcloud { url } => format!(
-            "The simulated cloud is at {url}; look into it, and do it harm:\n\n\
+            "The simulated cloud is at {url}. To see its state and to inject a fault:\n\n\
              \x20 curl {url}/admin/state\n\
              \x20 curl {url}/admin/counts\n\
              \x20 curl -X POST {url}/admin/faults -d '{{\"match\": {{\"operation\": \"CreateLoadBalancer\"}}, \
              \"when\": {{\"next\": 1}}, \"action\": {{\"respond\": {{\"status\": 503}}}}}}'\n\n"
         ),
         Look::OpenStack { clouds, cloud } => format!(
-            "The project is open to you, too; the client is in venv/bin of the home of `cargo xtask openstack`:\n\n\
+            "To access the OpenStack project (the client is in venv/bin of the home of `cargo xtask openstack`):\n\n\
              \x20 export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD={cloud}\n\
              \x20 openstack server list\n\
              \x20 openstack loadbalancer list\n\n"
@@ -172,10 +173,10 @@ fn look(cloud: &Look) -> String {
     }
 }
 
-/// What to ask Prometheus.
+/// How to query Prometheus.
 fn queries(prometheus: &str) -> String {
     format!(
-        "Prometheus is at {prometheus}; ask it, and see how the alerts stand:\n\n\
+        "Prometheus is at {prometheus}. To query it, and to see the state of the alerts:\n\n\
          \x20 curl --silent {prometheus}/api/v1/query --data-urlencode 'query=sum by (op) (cloud_adapter_vendor_calls_total)'\n\
          \x20 curl --silent {prometheus}/api/v1/rules\n\n"
     )
@@ -196,11 +197,11 @@ fn balancer(balancer: &BalancerFact) -> String {
     format!("Service {service}: {address}, {id} with {listeners}, {members} members each")
 }
 
-/// The first, and how many more there are.
+/// The first items, and the number of the others.
 fn few<T>(all: &[T], what: &str, line: impl Fn(&T) -> String) -> String {
     let mut lines: Vec<_> = all.iter().take(SHOWN).map(line).collect();
     if let Some(more) = all.len().checked_sub(SHOWN).filter(|&more| more > 0) {
-        lines.push(format!("... and {more} {what} more"));
+        lines.push(format!("... and {more} more {what}"));
     }
     lines.join("\n")
 }
@@ -227,7 +228,7 @@ mod tests {
     use super::{Narration, Paint};
 
     #[test]
-    fn a_play_reads_as_a_story() {
+    fn narration_of_all_reports() {
         let narration = Narration::new(Paint::Plain);
         let story: String = play().iter().map(|report| narration.text(report)).collect();
         assert_snapshot!(story.trim(), @r#"
@@ -239,7 +240,7 @@ mod tests {
             node-3    sim://sim-1/i-0003  zone sim-1a  InternalIP 10.0.0.3, Hostname node-3
             node-4    sim://sim-1/i-0004  zone sim-1a  InternalIP 10.0.0.4, Hostname node-4
             node-5    sim://sim-1/i-0005  zone sim-1a  InternalIP 10.0.0.5, Hostname node-5
-            ... and 4 nodes more
+            ... and 4 more nodes
             10.240.1.0/24    via i-0001
             ok  1.23 s, 3 vendor calls: 1 read, 2 writes (ListInstances 1, BatchRoutes 2)
 
@@ -248,7 +249,7 @@ mod tests {
             Events:
               none
             done
-            FAILED after 60.00 s: waited 60s until it is green, in vain
+            FAILED after 60.00 s: condition not met within 60s: it is green
             -- log of a:
             one
             two
@@ -262,9 +263,9 @@ mod tests {
             nodes           ListInstances 1, BatchRoutes 2
             service         ListInstances 1, BatchRoutes 2
 
-        A step failed, and those after it were not played.
+        A step failed; the remaining steps were skipped.
 
-        It goes on running, until Ctrl-C. In another terminal:
+        The cluster keeps running until you press Ctrl-C. In another terminal:
 
           export KUBECONFIG=/tmp/x/admin.kubeconfig
           alias kubectl=/cache/kubectl
@@ -280,36 +281,36 @@ mod tests {
           kubectl delete service mine
           cloudctl status
 
-        `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run beside the cluster.
+        `kubectl get deployments` shows 0/1, because there is no kubelet: the processes run outside the cluster.
 
-        cloud-adapter is process 4711. Kill it and see what a Service says meanwhile; it is started again soon:
+        cloud-adapter is process 4711. To see the Events of a Service while it does not run, kill it; it will be restarted soon:
 
           kill -9 4711; kubectl create service loadbalancer other --tcp=80:8080
           kubectl describe service other
 
-        The simulated cloud is at http://127.0.0.1:20003; look into it, and do it harm:
+        The simulated cloud is at http://127.0.0.1:20003. To see its state and to inject a fault:
 
           curl http://127.0.0.1:20003/admin/state
           curl http://127.0.0.1:20003/admin/counts
           curl -X POST http://127.0.0.1:20003/admin/faults -d '{"match": {"operation": "CreateLoadBalancer"}, "when": {"next": 1}, "action": {"respond": {"status": 503}}}'
 
-        Prometheus is at http://127.0.0.1:20004; ask it, and see how the alerts stand:
+        Prometheus is at http://127.0.0.1:20004. To query it, and to see the state of the alerts:
 
           curl --silent http://127.0.0.1:20004/api/v1/query --data-urlencode 'query=sum by (op) (cloud_adapter_vendor_calls_total)'
           curl --silent http://127.0.0.1:20004/api/v1/rules
 
         The logs of all processes are in /tmp/x/logs
 
-        cloud-adapter ended (signal 9); it is started again after 1 s
-        cloud-adapter does not start: there is no program; next try after 2 s
-        cloud-adapter was started again, as process 4712
+        cloud-adapter ended (signal 9); it will be restarted after 1 s
+        cannot restart cloud-adapter: program not found; retrying after 2 s
+        cloud-adapter was restarted as process 4712
 
-        Cleaning up; Ctrl-C again kills at once.
+        Cleaning up. Press Ctrl-C again to kill everything at once.
         "#);
     }
 
     #[test]
-    fn colours_are_around_words_and_change_none() {
+    fn colours_do_not_change_the_text() {
         let (plain, ansi) = (Narration::new(Paint::Plain), Narration::new(Paint::Ansi));
         let painted: String = play().iter().map(|report| ansi.text(report)).collect();
         let bare = ["1", "2", "31", "32", "0"]

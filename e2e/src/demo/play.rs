@@ -1,4 +1,4 @@
-//! The order of the steps, their times, and what becomes of one that fails: it is the last.
+//! The order of the steps, and their times. A step that fails is the last.
 
 mod nodes;
 mod outage;
@@ -20,7 +20,7 @@ use super::report::{Evidence, Heading, Outcome, Report, Row};
 use super::stage::{Stage, Suspects};
 use super::teller::Teller;
 
-/// A play under way.
+/// A running play.
 #[derive(Debug)]
 pub(super) struct Play<'a> {
     teller: &'a Teller,
@@ -29,7 +29,7 @@ pub(super) struct Play<'a> {
     rows: Vec<Row>,
 }
 
-/// The steps on a cluster that is installed.
+/// The steps on an installed cluster.
 #[derive(Clone, Copy, Debug)]
 enum Scene {
     Processes,
@@ -48,7 +48,7 @@ impl<'a> Play<'a> {
         Self { teller, nodes, observe, rows: Vec::new() }
     }
 
-    /// Plays until a step fails. What was built is in `stage` as soon as there is something, and stays there.
+    /// Plays until a step fails. Everything that was started is in `stage`, and stays there.
     pub(super) async fn all(
         &mut self,
         tools: &Tools,
@@ -68,7 +68,7 @@ impl<'a> Play<'a> {
         true
     }
 
-    /// Tells all steps in short.
+    /// Reports a summary of all steps.
     pub(super) fn sum_up(&self) {
         let passed = self.rows.iter().all(|row| row.outcome == Outcome::Passed);
         self.teller.tell(&Report::Summary { steps: self.rows.clone(), passed });
@@ -90,7 +90,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A step that makes something which later ones need. Its errors carry the logs that belong to them.
+    /// Runs a step that creates something for later steps. Its errors contain the related logs.
     async fn act<T>(
         &mut self,
         step: &'static str,
@@ -159,15 +159,23 @@ impl Scene {
 
     fn title(self, nodes: u16) -> String {
         match self {
-            Self::Processes => "the adapter and three controllers start, as their Deployments say".to_owned(),
-            Self::Nodes => format!("{nodes} join at once, as kubelets register them, and are initialised"),
-            Self::Routes => "the cloud learns the way to their pods".to_owned(),
+            Self::Processes => {
+                "the adapter and the three controllers start, as described by their Deployments".to_owned()
+            }
+            Self::Nodes => {
+                format!("{nodes} nodes join at once, as kubelets register them, and are initialised")
+            }
+            Self::Routes => "the cloud gets routes to their pods".to_owned(),
             Self::Service => "a Service of type LoadBalancer gets an address and its members".to_owned(),
-            Self::OneMore => "joins, and its route and the Service's members follow".to_owned(),
-            Self::OneLess => "leaves, and its route and its place behind the Service with it".to_owned(),
-            Self::Outage => "in the middle of making a second load balancer".to_owned(),
-            Self::Restart => "of all three controllers, which find nothing to do".to_owned(),
-            Self::Deletion => "of both Services, of which nothing is left in the cloud".to_owned(),
+            Self::OneMore => {
+                "a node joins; its route is created, and the Service's load balancer gets a member".to_owned()
+            }
+            Self::OneLess => "a node leaves; its route and its load balancer member are removed".to_owned(),
+            Self::Outage => "the adapter is killed while it creates a second load balancer".to_owned(),
+            Self::Restart => "all three controllers are restarted and find nothing to do".to_owned(),
+            Self::Deletion => {
+                "both Services are deleted, and nothing of them is left in the cloud".to_owned()
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the demo tells, as data: the narration and the JSON lines say the same.
+//! The events of the demo as data; the narration and the JSON lines are rendered from it.
 
 use std::fmt::Write as _;
 
@@ -8,93 +8,93 @@ use serde::Serialize;
 use super::cost::Cost;
 use super::stage::Stage;
 
-/// One thing that happened.
+/// An event of the demo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Report {
     /// A step begins.
     StepBegins(Heading),
-    /// Something that the step saw.
+    /// The step observed something.
     Fact(Fact),
-    /// The step did what it promised.
+    /// The step reached its goal.
     StepPassed { step: &'static str, millis: u64, vendor_calls: Cost },
-    /// It did not; no step follows.
+    /// The step failed; no step follows.
     StepFailed { step: &'static str, millis: u64, why: String, evidence: Vec<Evidence> },
-    /// All in short.
+    /// The summary of all steps.
     Summary { steps: Vec<Row>, passed: bool },
-    /// It goes on running, for who wants to look around.
+    /// All steps are done; the cluster keeps running for the user.
     Stay(Stay),
-    /// While it goes on, a process ended; it will be started again.
+    /// A process ended while the cluster keeps running; it will be restarted.
     ProcessEnded { process: &'static str, how: String, again_in_millis: u64 },
-    /// It was started again.
+    /// The process was restarted.
     ProcessStarted(Running),
-    /// It could not be; that is tried again.
+    /// The process could not be restarted; that is retried.
     ProcessNotStarted { process: &'static str, why: String, again_in_millis: u64 },
     /// Everything is being stopped.
     CleanUp,
 }
 
-/// What a step is about.
+/// The heading of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Heading {
     /// Counted from 1.
     pub(super) number: usize,
-    /// Short, and always the same.
+    /// A short, constant name.
     pub(super) step: &'static str,
     /// A sentence.
     pub(super) title: String,
 }
 
-/// Something that a step saw.
+/// An observation of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub(super) enum Fact {
-    /// Anything that is one sentence.
+    /// Any single sentence.
     Note { text: String },
-    /// What a user would type for what is being done.
+    /// The command with which a user would do the same.
     Command { line: String },
-    /// A process of the release, ready.
+    /// A ready process of the release.
     Process { name: String, user: String },
-    /// Nodes that are initialised.
+    /// Initialised nodes.
     Nodes { nodes: Vec<NodeFact> },
     /// Routes in the cloud.
     Routes { routes: Vec<RouteFact> },
-    /// A Service's load balancer, as the cloud has it.
+    /// A Service's load balancer in the cloud.
     Balancer(BalancerFact),
-    /// What kubectl printed.
+    /// Output of kubectl.
     Output { lines: Vec<String> },
 }
 
-/// A node as initialisation left it.
+/// A node after its initialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct NodeFact {
     pub(super) name: String,
     pub(super) provider_id: String,
     pub(super) zone: String,
-    /// As in `InternalIP 10.0.0.1`.
+    /// Such as `InternalIP 10.0.0.1`.
     pub(super) addresses: Vec<String>,
 }
 
-/// A pod network and the way to it.
+/// A pod network and the next hop to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct RouteFact {
     pub(super) destination: String,
     pub(super) via: String,
 }
 
-/// A load balancer that is complete.
+/// A complete load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct BalancerFact {
     pub(super) service: String,
     pub(super) id: String,
     pub(super) address: String,
-    /// As in `TCP 80`.
+    /// Such as `TCP 80`.
     pub(super) listeners: Vec<String>,
-    /// Behind each listener.
+    /// The number of members of each listener.
     pub(super) members: usize,
 }
 
-/// Something to look at after a failure.
+/// A text that helps to find the cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Evidence {
     pub(super) of: String,
@@ -117,35 +117,35 @@ pub(super) enum Outcome {
     Failed,
 }
 
-/// What somebody needs who wants to look around.
+/// How the user can access the running cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Stay {
     pub(super) kubeconfig: String,
-    /// Where kubectl is, if not in `PATH`.
+    /// The path of kubectl, if it is not in `PATH`.
     pub(super) kubectl: Option<String>,
-    /// `cloudctl` with where it finds the pages: without a kubelet it cannot forward ports to them.
+    /// `cloudctl` with the URLs of the status pages: without a kubelet it cannot forward ports to them.
     pub(super) cloudctl: String,
     pub(super) cloud: Look,
-    /// Where Prometheus is, if it runs.
+    /// The URL of Prometheus, if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prometheus: Option<String>,
     pub(super) logs: String,
-    /// The adapter and the controllers, as far as they run.
+    /// The adapter and the controllers that run.
     pub(super) processes: Vec<Running>,
 }
 
-/// Where somebody finds the cloud.
+/// How users can access the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(super) enum Look {
-    /// Its admin API is below `/admin`.
+    /// The URL; its admin API is below `/admin`.
     Simcloud { url: String },
-    /// A clouds.yaml, and which cloud of it is for people.
+    /// The path of a clouds.yaml, and the cloud in it for users.
     #[serde(rename = "openstack")]
     OpenStack { clouds: String, cloud: &'static str },
 }
 
-/// A process that somebody may want to kill.
+/// A running process, which the user may want to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Running {
     /// The name of its Deployment, or of its program.
@@ -154,12 +154,12 @@ pub(super) struct Running {
 }
 
 impl Report {
-    /// One line.
+    /// One line of JSON.
     pub(super) fn json(&self) -> String {
         let mut line = String::new();
         match serde_json::to_string(self) {
             Ok(json) => line.push_str(&json),
-            // Our own types always serialise; if they do not, that is what the reader must know.
+            // The types of this module always serialise; otherwise the error is printed.
             Err(error) => write!(line, "{{\"event\":\"error\",\"why\":\"{error}\"}}").unwrap_or_default(),
         }
         line.push('\n');
@@ -172,7 +172,7 @@ impl Fact {
         Self::Note { text: text.into() }
     }
 
-    /// How often each operation was called, for who does not want to add up.
+    /// The number of calls of one operation.
     pub(super) fn calls(what: &str, cost: &Cost, operation: &str) -> Self {
         Self::note(format!("{what}: {operation} was called {}", times(cost.calls_of(operation))))
     }
@@ -223,7 +223,7 @@ pub(super) mod tests {
         }
     }
 
-    /// One of each kind, for tests of what becomes of them.
+    /// One report of each kind, for tests of the output.
     pub(in super::super) fn play() -> Vec<Report> {
         let node = |n: u32| NodeFact {
             name: format!("node-{n}"),
@@ -245,7 +245,7 @@ pub(super) mod tests {
         let failure = Report::StepFailed {
             step: "service",
             millis: 60_000,
-            why: "waited 60s until it is green, in vain".to_owned(),
+            why: "condition not met within 60s: it is green".to_owned(),
             evidence: vec![Evidence { of: "log of a".to_owned(), text: "one\ntwo".to_owned() }],
         };
         vec![
@@ -271,7 +271,7 @@ pub(super) mod tests {
             Report::ProcessEnded { process: ADAPTER, how: "signal 9".to_owned(), again_in_millis: 1000 },
             Report::ProcessNotStarted {
                 process: ADAPTER,
-                why: "there is no program".to_owned(),
+                why: "program not found".to_owned(),
                 again_in_millis: 2000,
             },
             Report::ProcessStarted(Running { process: ADAPTER, pid: 4712 }),
@@ -280,7 +280,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_report_is_one_json_object_a_line() {
+    fn each_report_is_one_json_line() {
         let nodes_are_many = |report: &Report| matches!(report, Report::Fact(Fact::Nodes { .. }));
         let lines: String = play().iter().filter(|it| !nodes_are_many(it)).map(Report::json).collect();
         assert_snapshot!(lines, @r#"
@@ -293,11 +293,11 @@ pub(super) mod tests {
         {"event":"fact","fact":"balancer","service":"web","id":"lb-0001","address":"203.0.113.1","listeners":["TCP 80","TCP 443"],"members":3}
         {"event":"fact","fact":"output","lines":["Events:","  none"]}
         {"event":"fact","fact":"note","text":"done"}
-        {"event":"step_failed","step":"service","millis":60000,"why":"waited 60s until it is green, in vain","evidence":[{"of":"log of a","text":"one\ntwo"}]}
+        {"event":"step_failed","step":"service","millis":60000,"why":"condition not met within 60s: it is green","evidence":[{"of":"log of a","text":"one\ntwo"}]}
         {"event":"summary","steps":[{"step":"nodes","outcome":"passed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}},{"step":"service","outcome":"failed","millis":1234,"vendor_calls":{"reads":1,"writes":2,"by_operation":{"ListInstances":1,"BatchRoutes":2}}}],"passed":false}
         {"event":"stay","kubeconfig":"/tmp/x/admin.kubeconfig","kubectl":"/cache/kubectl","cloudctl":"/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005","cloud":{"is":"simcloud","url":"http://127.0.0.1:20003"},"prometheus":"http://127.0.0.1:20004","logs":"/tmp/x/logs","processes":[{"process":"cloud-adapter","pid":4711}]}
         {"event":"process_ended","process":"cloud-adapter","how":"signal 9","again_in_millis":1000}
-        {"event":"process_not_started","process":"cloud-adapter","why":"there is no program","again_in_millis":2000}
+        {"event":"process_not_started","process":"cloud-adapter","why":"program not found","again_in_millis":2000}
         {"event":"process_started","process":"cloud-adapter","pid":4712}
         {"event":"clean_up"}
         "#);

@@ -1,4 +1,4 @@
-//! The cluster that the play is on.
+//! The cluster of the demo.
 
 use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
@@ -17,24 +17,24 @@ use super::cloud::Cloud;
 use super::cost::{Cost, Counts};
 use super::report::{Evidence, Running};
 
-/// Everything that runs, and what steps leave for later ones.
+/// All running parts, and values that steps leave for later ones.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) cluster: Cluster<Cloud>,
-    /// What scrapes it, if anything shall.
+    /// The Prometheus that scrapes the cluster, if requested.
     pub(super) prometheus: Option<Prometheus>,
-    /// How many have joined so far.
+    /// The number of nodes that have joined so far.
     pub(super) nodes: usize,
-    /// What the cloud had counted when the first nodes joined.
+    /// The cloud's counts when the first nodes joined.
     pub(super) before_nodes: Counts,
 }
 
-/// Where to look when a step fails.
+/// The objects and processes to examine when a step fails.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suspects {
-    /// The Deployments of the processes that were at work.
+    /// The Deployments of the involved processes.
     pub(super) processes: &'static [&'static str],
-    /// Kind and name of the object that it was about.
+    /// Kind and name of the involved object.
     pub(super) object: Option<(&'static str, &'static str)>,
 }
 
@@ -51,19 +51,19 @@ impl Stage {
         self.cluster.cloud.counts().await
     }
 
-    /// What the cloud was asked since.
+    /// The vendor calls since the count.
     pub(super) async fn cost_since(&self, before: &Counts) -> anyhow::Result<Cost> {
         Ok(Cost::between(before, &self.counts().await?))
     }
 
-    /// Waits until a controller has looked at everything and has nothing left to do.
+    /// Waits until the queue of a controller is empty.
     pub(super) async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get(controller)?;
-        let what = format!("{controller} has nothing left to do");
+        let what = format!("the queue of {controller} is empty");
         eventually(&what, self.cluster.cloud.patience(), || async { quiet(&pod.metrics().await?) }).await
     }
 
-    /// What helps to understand a failure.
+    /// Events and logs that help to find the cause of a failure.
     pub(super) async fn evidence(&mut self, suspects: Suspects) -> Vec<Evidence> {
         let mut evidence = Vec::new();
         if let Some((kind, name)) = suspects.object {
@@ -79,14 +79,14 @@ impl Stage {
         evidence
     }
 
-    /// For who looks into a failure later.
+    /// Keeps the logs, for an investigation after a failure.
     pub(super) fn keep_logs(&mut self) {
         self.cluster.control_plane.keep_logs();
     }
 
-    /// How a process ended, if it has and not by a step.
+    /// The exit status of a process, if it has ended and no step stopped it.
     pub(super) fn ended(&mut self, process: &str) -> Option<ExitStatus> {
-        // What the system does not tell now, it tells at the next look.
+        // An error is not reported here: the next check reads the status again.
         if process == APISERVER {
             self.cluster.control_plane.apiserver_status().ok()?
         } else {
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// Starts a process again and returns its id. Does not wait until it is ready.
+    /// Starts a process again and returns its ID. Does not wait until it is ready.
     pub(super) fn start(&mut self, process: &str) -> anyhow::Result<u32> {
         if process == APISERVER {
             return self.cluster.control_plane.launch_apiserver();
@@ -104,7 +104,7 @@ impl Stage {
         pod.id().with_context(|| format!("{process} has no process"))
     }
 
-    /// The adapter and the controllers, as far as they run.
+    /// The adapter and the controllers that run.
     pub(super) fn running(&mut self) -> Vec<Running> {
         let mut running = Vec::new();
         for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
@@ -116,19 +116,19 @@ impl Stage {
         running
     }
 
-    /// `cloudctl`, and where it finds the pages of all.
+    /// `cloudctl` with the URLs of all status pages.
     pub(super) fn cloudctl(&self) -> String {
         let path = binaries().unwrap_or_default().join("cloudctl");
         let mut command = path.display().to_string();
         for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
             let Ok(url) = self.cluster.pods.look_at(process).and_then(|pod| pod.url("/")) else { continue };
-            // Writing to a string does not fail.
+            // Writing to a String cannot fail.
             write!(command, " --url {process}={}", url.trim_end_matches('/')).unwrap_or_default();
         }
         command
     }
 
-    /// Stops all in good order: who calls before who is called.
+    /// Stops all parts gracefully: clients before their servers.
     pub(super) async fn close(mut self) -> anyhow::Result<()> {
         let mut trouble = String::new();
         if let Some(prometheus) = self.prometheus.take()
@@ -150,12 +150,12 @@ impl Stage {
             }
         }
         self.cluster.control_plane.stop().await?;
-        anyhow::ensure!(trouble.is_empty(), "not everything ended in good order:{trouble}");
+        anyhow::ensure!(trouble.is_empty(), "not all processes ended gracefully:{trouble}");
         Ok(())
     }
 }
 
-/// One that was started a moment ago does not listen to SIGTERM yet, and somebody else may kill one while we end it.
+/// Stops a process. It does not handle SIGTERM yet if it was just started, and the user may kill it at the same time.
 fn was_cut_off(status: ExitStatus) -> bool {
     [Signal::TERM, Signal::KILL].into_iter().any(|signal| status.signal() == Some(signal.as_raw()))
 }

@@ -1,4 +1,4 @@
-//! Where reports go: standard output, at once.
+//! Writes reports to standard output, unbuffered.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -6,12 +6,12 @@ use std::io::{self, IsTerminal, Write};
 use super::narration::{Narration, Paint};
 use super::report::Report;
 
-/// Tells reports to a person or to a program.
+/// Writes reports for a user or for a program.
 #[derive(Debug)]
 pub(super) enum Teller {
     /// As text.
     Person(Narration),
-    /// As one JSON object a line.
+    /// One JSON object per line.
     Program,
 }
 
@@ -30,7 +30,7 @@ impl Teller {
             Self::Person(narration) => narration.text(report),
             Self::Program => report.json(),
         };
-        // Where nobody reads any more, the exit code still tells.
+        // Standard output may be closed; the exit code has the result.
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
     }

@@ -1,4 +1,4 @@
-//! One bash for a page, as its reader has one: what is set, and what runs in the background, is there for the commands that follow.
+//! A bash session for a page: variables and background processes last until the end of the page, as for a reader.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::bed::WITHIN;
 
-/// Begins the line that ends what a command printed.
+/// The beginning of the line that marks the end of a command's output.
 const END: &str = "--end-of-command--";
-/// Who searches and finds nothing has searched: no error, as long as the page shows nothing that is to be found.
-/// Commands come between NULs on standard input, which is none of theirs.
+/// A grep without a match does not fail here: whether there must be a match follows from the page. Commands are read from standard input,
+/// separated by NULs; they have no standard input themselves.
 const LOOP: &str = r#"
 grep() { command grep "$@" || [ "$?" -eq 1 ]; }
 exec 3<&0 </dev/null 2>&1
@@ -35,7 +35,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts it with this environment and no other, as a process group of its own.
+    /// Starts a shell with only this environment, in a process group of its own.
     pub(super) fn start(folder: &Path, env: &[(String, String)]) -> anyhow::Result<Self> {
         let mut bash = Command::new("bash");
         bash.args(["-uo", "pipefail", "-c", LOOP]).current_dir(folder).process_group(0).kill_on_drop(true);
@@ -48,14 +48,14 @@ impl Session {
         Ok(Self { bash, group, input, output, ended: false })
     }
 
-    /// The command's exit code, and what was printed meanwhile, also by what runs in the background.
+    /// Returns the command's exit code and the output printed until it ended, including output of background processes.
     pub(super) async fn run(&mut self, command: &str) -> anyhow::Result<(i32, String)> {
         if self.ended {
             bail!("the shell has ended");
         }
-        // Also if this is not waited for to its end: then the next command would read the rest of this one's output.
+        // Set first, in case this future is dropped: the next command would read the rest of this output.
         self.ended = true;
-        self.input.write_all(command.as_bytes()).await.context("the shell takes no command")?;
+        self.input.write_all(command.as_bytes()).await.context("the shell does not accept the command")?;
         self.input.write_all(b"\0").await?;
         self.input.flush().await?;
         let mut printed = String::new();
@@ -69,13 +69,13 @@ impl Session {
             }
             anyhow::Ok(None)
         });
-        let code = read.await.context("it does not end")??;
+        let code = read.await.context("the command does not end")??;
         let code = code.with_context(|| format!("the shell ended:\n{printed}"))?;
         self.ended = false;
         Ok((code, printed))
     }
 
-    /// Whether nothing more can be typed.
+    /// Whether the shell cannot take more commands.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -83,7 +83,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Fails only when all of it is gone already.
+        // This fails only if all processes have already ended.
         self.group.map(|group| kill_process_group(group, Signal::KILL).ok());
         self.bash.start_kill().ok();
     }

@@ -1,4 +1,4 @@
-//! Somebody who is logged in to a project of an OpenStack: a token, and calls in JSON.
+//! A session in a project of an OpenStack: a token, and calls in JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Answer, Http};
 
-/// The services are slow on a machine under load.
+/// The deadline. The services are slow on a host under load.
 const ANSWER_WITHIN: Duration = Duration::from_secs(180);
 const TOKEN: &str = "x-auth-token";
 
@@ -35,7 +35,7 @@ pub enum Service {
 /// A user's name, password and project, all of them in the domain `Default`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Credentials {
-    /// Keystone, with its version.
+    /// The URL of Keystone, with its version.
     pub auth_url: String,
     /// The user.
     pub username: String,
@@ -45,7 +45,7 @@ pub struct Credentials {
     pub project_name: String,
 }
 
-/// Somebody who is logged in.
+/// A session with a token.
 #[derive(Debug)]
 pub struct Account {
     http: Http,
@@ -63,14 +63,14 @@ struct Session {
     endpoints: BTreeMap<String, String>,
 }
 
-/// A service said no.
+/// The error answer of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The call.
     pub call: String,
     /// The HTTP status.
     pub status: StatusCode,
-    /// What it said.
+    /// The text of the answer.
     pub text: String,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Service {
-    /// Its type in the catalogue.
+    /// The type in the catalogue.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -96,25 +96,25 @@ impl Service {
 }
 
 impl Account {
-    /// Logs in.
+    /// Gets a token.
     ///
     /// # Errors
-    /// When Keystone does not answer, or refuses.
+    /// Returns an error if Keystone does not answer, or if it refuses.
     pub async fn log_in(credentials: Credentials) -> anyhow::Result<Self> {
         let http = Http::within(ANSWER_WITHIN)?;
         let (session, project, user) = session(&http, &credentials).await?;
         Ok(Self { http, credentials, session: Mutex::new(session), project, user })
     }
 
-    /// What it logged in with.
+    /// The credentials of the session.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Where a service is.
+    /// The URL of a service.
     ///
     /// # Errors
-    /// When the catalogue does not tell.
+    /// Returns an error if the catalogue does not contain the service.
     pub fn endpoint(&self, service: Service) -> anyhow::Result<String> {
         let word = service.word();
         let session = self.session();
@@ -122,42 +122,42 @@ impl Account {
         Ok(url.trim_end_matches('/').to_owned())
     }
 
-    /// Reads something.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// [`Refusal`] when the service says no; another one when it does not answer.
+    /// Returns a [`Refusal`] if the service answers with an error, and another error if it does not answer.
     pub async fn get(&self, service: Service, path: &str) -> anyhow::Result<Value> {
         self.call(Method::GET, service, path, None).await
     }
 
-    /// Makes something, or lets something be done.
+    /// Sends a POST request.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub async fn post(&self, service: Service, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::POST, service, path, Some(body)).await
     }
 
-    /// Changes something.
+    /// Sends a PUT request.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub async fn put(&self, service: Service, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::PUT, service, path, Some(body)).await
     }
 
-    /// Changes some fields of something of Keystone.
+    /// Sends a PATCH request, which only Keystone supports.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub async fn patch(&self, service: Service, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::PATCH, service, path, Some(body)).await
     }
 
-    /// Removes something. What is gone already is no error.
+    /// Deletes an object. An object that does not exist is not an error.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub async fn delete(&self, service: Service, path: &str) -> anyhow::Result<()> {
         match self.call(Method::DELETE, service, path, None).await {
             Err(error) if status_of(&error) == Some(StatusCode::NOT_FOUND) => Ok(()),
@@ -165,7 +165,7 @@ impl Account {
         }
     }
 
-    /// Tokens end; then one more is asked for.
+    /// Sends a request, with a new token if the old one has expired.
     async fn call(
         &self,
         method: Method,
@@ -198,7 +198,7 @@ impl Account {
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_str(&body).with_context(|| format!("{call} answered something else: {body}"))
+        serde_json::from_str(&body).with_context(|| format!("unexpected answer to {call}: {body}"))
     }
 
     fn session(&self) -> std::sync::MutexGuard<'_, Session> {
@@ -211,7 +211,7 @@ pub(crate) fn status_of(error: &anyhow::Error) -> Option<StatusCode> {
     error.downcast_ref::<Refusal>().map(|refusal| refusal.status)
 }
 
-/// A new token with the catalogue, and the IDs of project and user.
+/// Gets a new token with the catalogue, and the IDs of project and user.
 async fn session(http: &Http, credentials: &Credentials) -> anyhow::Result<(Session, String, String)> {
     #[derive(Deserialize)]
     struct Body {
@@ -255,9 +255,9 @@ async fn session(http: &Http, credentials: &Credentials) -> anyhow::Result<(Sess
         return Err(Refusal { call: what, status, text: body }.into());
     }
     let token = headers.get("x-subject-token").and_then(|token| token.to_str().ok());
-    let token = token.with_context(|| format!("{what}: there is no token"))?.to_owned();
+    let token = token.with_context(|| format!("{what} returned no token"))?.to_owned();
     let Body { token: Token { project, user, catalog } } =
-        serde_json::from_str(&body).with_context(|| format!("{what} was answered with something else"))?;
+        serde_json::from_str(&body).with_context(|| format!("unexpected answer to {what}"))?;
     let public = |entry: Entry| {
         let endpoint = entry.endpoints.into_iter().find(|it| it.interface == "public")?;
         Some((entry.kind, endpoint.url))

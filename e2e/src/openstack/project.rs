@@ -1,4 +1,4 @@
-//! A project of its own, with a user, a network and a router: nobody else's things are in it, so what is left behind shows.
+//! A project for one run, with a user, a network and a router. It contains nothing else, so everything that a test leaves behind is found.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -15,25 +15,25 @@ use super::account::{Account, Credentials, Service, status_of};
 use super::administrator;
 use super::state::{self, Balancer, Count, Route, Server, State, part};
 
-/// For anything that the services do. A load balancer takes 10 s, and minutes on a machine under load.
+/// The deadline for any operation of the services. A load balancer takes 10 s, and minutes on a host under load.
 pub(crate) const DONE_WITHIN: Duration = seconds(600);
 const PASSWORD: &str = "stack";
 const ROLES: [&str; 2] = ["member", "load-balancer_member"];
-/// Of the machines.
+/// The image of the instances.
 const NODES: &str = "10.20.0.0/16";
 
-/// A project under `admin`'s eyes.
+/// A project, with access as its user and as the administrator.
 #[derive(Debug)]
 pub struct Project {
-    /// May set quotas, and look after users.
+    /// May set quotas and manage users.
     pub admin: Account,
-    /// Works in the project.
+    /// The user of the project.
     pub member: Account,
-    /// The subnet of machines and load balancers.
+    /// The subnet of instances and load balancers.
     pub subnet: String,
-    /// Their router.
+    /// The router of the subnet.
     pub router: String,
-    /// The external network, which is the only one.
+    /// The only external network.
     pub external: String,
     network: String,
     image: String,
@@ -41,14 +41,14 @@ pub struct Project {
 }
 
 impl Project {
-    /// Makes one, and everything that machines and load balancers need.
+    /// Creates a project with everything that instances and load balancers need.
     ///
     /// # Errors
-    /// When nothing says where the services are, or one of them refuses. What was made until then stays.
+    /// Returns an error if the environment does not name the services, or if one of them refuses. Objects created until then stay.
     pub async fn make() -> anyhow::Result<Self> {
-        let admin = Account::log_in(administrator()?).await.context(
-            "the local OpenStack does not let its administrator in: see what `cargo xtask openstack status` says",
-        )?;
+        let admin = Account::log_in(administrator()?)
+            .await
+            .context("the local OpenStack rejects its administrator: run `cargo xtask openstack status`")?;
         let name = &format!("e2e-{:x}", RandomState::new().hash_one(std::process::id()));
         let order = json!({ "project": { "name": name, "domain_id": "default" } });
         let made = admin.post(Service::Identity, "/projects", &order).await?;
@@ -68,15 +68,15 @@ impl Project {
         let flavors = member.get(Service::Compute, "/flavors").await?;
         let flavors = flavors.pointer("/flavors").and_then(Value::as_array).context("no flavors")?;
         let flavor = flavors.iter().find(|it| it.pointer("/name") == Some(&json!("m1.small")));
-        let flavor = part(flavor.context("there is no flavor m1.small")?, "/id")?;
+        let flavor = part(flavor.context("cannot find the flavor m1.small")?, "/id")?;
         let image = part(&images, "/images/0/id")?;
         Ok(Self { admin, member, subnet, router, external, network, image, flavor })
     }
 
-    /// Makes machines that run: `name` itself, or `name-1`, `name-2` ... if there are several, as Nova counts them.
+    /// Creates running instances: `name` itself, or `name-1`, `name-2` ... if there are several, as Nova numbers them.
     ///
     /// # Errors
-    /// When Nova refuses, or one does not run in time.
+    /// Returns an error if Nova refuses, or if an instance does not run by the deadline.
     pub async fn create_servers(&self, name: &str, count: usize) -> anyhow::Result<Vec<Server>> {
         let order = json!({ "server": {
             "name": name, "imageRef": self.image, "flavorRef": self.flavor, "networks": [{ "uuid": self.network }],
@@ -85,7 +85,7 @@ impl Project {
         let made = self.member.post(Service::Compute, "/servers", &order).await?;
         let reservation: String = part(&made, "/reservation_id")?;
         let path = format!("/servers/detail?reservation_id={reservation}");
-        eventually(&format!("{count} machines run"), DONE_WITHIN, || async {
+        eventually(&format!("{count} instances run"), DONE_WITHIN, || async {
             let servers: Vec<Server> = part(&self.member.get(Service::Compute, &path).await?, "/servers")?;
             let running = servers.len() == count && servers.iter().all(|it| it.status == "ACTIVE");
             ensure!(running, "{servers:?}");
@@ -94,15 +94,15 @@ impl Project {
         .await
     }
 
-    /// Deletes a machine, and waits until it is gone.
+    /// Deletes an instance and waits until it is gone.
     ///
     /// # Errors
-    /// When Nova refuses, or keeps it.
+    /// Returns an error if Nova refuses, or if the instance stays.
     pub async fn delete_server(&self, name: &str) -> anyhow::Result<()> {
         for server in self.state().await?.servers.iter().filter(|it| it.name == name) {
             self.member.delete(Service::Compute, &format!("/servers/{}", server.id)).await?;
         }
-        eventually(&format!("machine {name} is gone"), DONE_WITHIN, || async {
+        eventually(&format!("instance {name} is gone"), DONE_WITHIN, || async {
             let left = self.state().await?.servers;
             ensure!(left.iter().all(|it| it.name != name), "{left:?}");
             Ok(())
@@ -110,24 +110,24 @@ impl Project {
         .await
     }
 
-    /// Deletes a load balancer with its parts behind everybody's back, and waits until it is gone.
+    /// Deletes a load balancer with its parts, without the adapter, and waits until it is gone.
     ///
     /// # Errors
-    /// When Octavia refuses, or keeps it.
+    /// Returns an error if Octavia refuses, or if the load balancer stays.
     pub async fn delete_balancer(&self, id: &str) -> anyhow::Result<()> {
         eventually(&format!("load balancer {id} is gone"), DONE_WITHIN, || async {
             let left = self.state().await?.balancers;
             let Some(balancer) = left.iter().find(|it| it.id == id) else { return Ok(()) };
             self.begin_deletion(balancer).await?;
-            anyhow::bail!("it is {}", balancer.provisioning_status)
+            anyhow::bail!("its status is {}", balancer.provisioning_status)
         })
         .await
     }
 
-    /// Writes into a load balancer that it failed, which no call of the API does.
+    /// Sets the status of a load balancer to `ERROR`, for which the API has no call.
     ///
     /// # Errors
-    /// When the script that writes it fails.
+    /// Returns an error if the script that sets it fails.
     pub async fn break_balancer(&self, id: &str) -> anyhow::Result<()> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("openstack").join("hold.sh");
         let done = Command::new(&script).args(["lb", id, "ERROR"]).output().await;
@@ -136,30 +136,30 @@ impl Project {
         Ok(())
     }
 
-    /// How many load balancers there may be; -1 is any number.
+    /// Sets the quota of load balancers; -1 is unlimited.
     ///
     /// # Errors
-    /// When Octavia refuses.
+    /// Returns an error if Octavia refuses.
     pub async fn limit_balancers(&self, limit: i32) -> anyhow::Result<()> {
         let path = format!("/v2/lbaas/quotas/{}", self.member.project);
         let quota = json!({ "quota": { "load_balancer": limit } });
         self.admin.put(Service::LoadBalancer, &path, &quota).await.map(drop)
     }
 
-    /// How many floating IPs there may be; -1 is any number.
+    /// Sets the quota of floating IPs; -1 is unlimited.
     ///
     /// # Errors
-    /// When Neutron refuses.
+    /// Returns an error if Neutron refuses.
     pub async fn limit_floating_ips(&self, limit: i32) -> anyhow::Result<()> {
         let path = format!("/v2.0/quotas/{}", self.member.project);
         let quota = json!({ "quota": { "floatingip": limit } });
         self.admin.put(Service::Network, &path, &quota).await.map(drop)
     }
 
-    /// Ends all tokens of the project's user, and those that see them know it after 5 s at most. New ones are given at once.
+    /// Revokes all tokens of the project's user. The services notice it within 5 s. New tokens are valid at once.
     ///
     /// # Errors
-    /// When Keystone refuses.
+    /// Returns an error if Keystone refuses.
     pub async fn revoke_tokens(&self) -> anyhow::Result<()> {
         let path = format!("/users/{}", self.member.user);
         for enabled in [false, true] {
@@ -168,12 +168,12 @@ impl Project {
         Ok(())
     }
 
-    /// Its name, and that of its user and its network.
+    /// The name of the project, its user and its network.
     pub fn name(&self) -> &str {
         &self.member.credentials().project_name
     }
 
-    /// What `auth` of a clouds.yaml says of its user.
+    /// The `auth` of a clouds.yaml for its user.
     pub fn keys(&self) -> Value {
         let Credentials { username, password, project_name, .. } = self.member.credentials();
         json!({
@@ -182,10 +182,10 @@ impl Project {
         })
     }
 
-    /// The same of a new application credential of its user, which opens no other project.
+    /// The `auth` of a clouds.yaml with a new application credential of its user, for this project only.
     ///
     /// # Errors
-    /// When Keystone refuses.
+    /// Returns an error if Keystone refuses.
     pub async fn application_credential(&self) -> anyhow::Result<Value> {
         let path = format!("/users/{}/application_credentials", self.member.user);
         let order = json!({ "application_credential": { "name": "adapter" } });
@@ -199,31 +199,31 @@ impl Project {
     /// The router's extra routes.
     ///
     /// # Errors
-    /// When Neutron does not answer.
+    /// Returns an error if Neutron does not answer.
     pub async fn routes(&self) -> anyhow::Result<Vec<Route>> {
         state::routes(&self.member, &self.router).await
     }
 
-    /// What there is.
+    /// The content of the project.
     ///
     /// # Errors
-    /// When a service does not answer.
+    /// Returns an error if a service does not answer.
     pub async fn state(&self) -> anyhow::Result<State> {
         State::of(&self.member, &self.router).await
     }
 
-    /// How much there is.
+    /// The number of objects in the project.
     ///
     /// # Errors
-    /// When a service does not answer.
+    /// Returns an error if a service does not answer.
     pub async fn count(&self) -> anyhow::Result<Count> {
         Ok(self.state().await?.count())
     }
 
-    /// Removes it with everything in it.
+    /// Removes the project with everything in it.
     ///
     /// # Errors
-    /// When something stays; the message tells what.
+    /// Returns an error that names what is left if something stays.
     pub async fn remove(&self) -> anyhow::Result<()> {
         let what = format!("project {} is empty", self.member.project);
         eventually(&what, DONE_WITHIN, || async { self.empty().await }).await?;
@@ -234,7 +234,7 @@ impl Project {
         self.admin.delete(Service::Identity, &format!("/projects/{project}")).await
     }
 
-    /// Deletes what there is, and fails while there is anything left.
+    /// Deletes the objects of the project, and fails while there are any left.
     async fn empty(&self) -> anyhow::Result<()> {
         let state = self.state().await?;
         for balancer in &state.balancers {
@@ -247,11 +247,11 @@ impl Project {
             self.member.delete(Service::Network, &format!("/v2.0/floatingips/{}", ip.id)).await?;
         }
         let (balancers, servers) = (state.balancers.len(), state.servers.len());
-        ensure!(balancers + servers == 0, "{balancers} load balancers and {servers} machines are left");
+        ensure!(balancers + servers == 0, "{balancers} load balancers and {servers} instances are left");
         Ok(())
     }
 
-    /// Nothing, while something else changes it.
+    /// Ignores a conflict with a change that is still in progress.
     async fn begin_deletion(&self, balancer: &Balancer) -> anyhow::Result<()> {
         if balancer.provisioning_status.starts_with("PENDING") {
             return Ok(());
@@ -281,7 +281,7 @@ impl Project {
     }
 }
 
-/// A user of the project's name, who may do there what people do.
+/// Creates a user with the name of the project and the rights of an ordinary user in it.
 async fn user(admin: &Account, project: &str, name: &str) -> anyhow::Result<()> {
     let order = json!({ "user": { "name": name, "password": PASSWORD, "domain_id": "default" } });
     let made = admin.post(Service::Identity, "/users", &order).await?;
@@ -295,7 +295,7 @@ async fn user(admin: &Account, project: &str, name: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A network behind a router with a gateway: the IDs of network, subnet and router.
+/// Creates a network behind a router with a gateway, and returns the IDs of network, subnet and router.
 async fn network(member: &Account, name: &str, external: &str) -> anyhow::Result<(String, String, String)> {
     let made =
         member.post(Service::Network, "/v2.0/networks", &json!({ "network": { "name": name } })).await?;

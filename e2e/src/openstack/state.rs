@@ -1,4 +1,4 @@
-//! What there is in a project, as the services tell it.
+//! The content of a project, as reported by the services.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::account::{Account, Service};
 
-/// Everything that somebody may leave behind.
+/// The objects that a test may leave behind.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Machines.
+    /// Instances.
     pub servers: Vec<Server>,
     /// Load balancers with their parts.
     pub balancers: Vec<Balancer>,
@@ -21,11 +21,11 @@ pub struct State {
     pub floating_ips: Vec<FloatingIp>,
     /// The router's extra routes.
     pub routes: Vec<Route>,
-    /// How many ports there are, whoever has them.
+    /// The number of all ports.
     pub ports: usize,
 }
 
-/// A machine.
+/// An instance.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Server {
     /// Its ID.
@@ -45,21 +45,21 @@ pub struct Balancer {
     pub name: String,
     /// `ACTIVE`, `PENDING_CREATE`, `ERROR`, ...
     pub provisioning_status: String,
-    /// Its address inside the project.
+    /// The address inside the project.
     pub vip_address: Option<IpAddr>,
     /// The port that has the address.
     pub vip_port_id: Option<String>,
-    /// Whose it is, among others.
+    /// The owner tags and all other tags.
     pub tags: Vec<String>,
-    /// Its floating IP.
+    /// The floating IP.
     #[serde(skip)]
     pub floating_ip: Option<IpAddr>,
-    /// Where it listens.
+    /// The listeners.
     #[serde(skip)]
     pub listeners: Vec<Listener>,
 }
 
-/// A port that a load balancer listens on.
+/// A listener of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Listener {
     /// Its ID.
@@ -68,22 +68,22 @@ pub struct Listener {
     pub name: String,
     /// `TCP`, ...
     pub protocol: String,
-    /// The port.
+    /// The port number.
     pub protocol_port: u16,
-    /// The pool that gets what comes.
+    /// The pool of the listener.
     pub default_pool_id: Option<String>,
-    /// That pool's members.
+    /// The members of that pool.
     #[serde(skip)]
     pub members: Vec<Member>,
     loadbalancers: Vec<Reference>,
 }
 
-/// A node behind a load balancer.
+/// A backend of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Member {
-    /// Where it is.
+    /// The address.
     pub address: IpAddr,
-    /// Its port.
+    /// The port number.
     pub protocol_port: u16,
 }
 
@@ -94,7 +94,7 @@ pub struct FloatingIp {
     pub id: String,
     /// The address.
     pub floating_ip_address: IpAddr,
-    /// The port that it leads to.
+    /// The port that the address is assigned to.
     pub port_id: Option<String>,
 }
 
@@ -103,14 +103,14 @@ pub struct FloatingIp {
 pub struct Route {
     /// Such as `10.240.1.0/24`.
     pub destination: String,
-    /// An address of a machine.
+    /// An address of an instance.
     pub nexthop: IpAddr,
 }
 
-/// How many there are of what somebody may leave behind.
+/// The numbers of objects that a test may leave behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Machines.
+    /// Instances.
     pub servers: usize,
     /// Load balancers.
     pub balancers: usize,
@@ -128,7 +128,7 @@ struct Reference {
 }
 
 impl State {
-    /// How many of each.
+    /// The number of objects of each kind.
     pub fn count(&self) -> Count {
         Count {
             servers: self.servers.len(),
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// Looks at a project, and at a router of it.
+    /// Reads the content of a project, with the routes of a router.
     pub(super) async fn of(account: &Account, router: &str) -> anyhow::Result<Self> {
         let project = &account.project;
         let ports: Vec<Reference> =
@@ -154,12 +154,12 @@ impl State {
 }
 
 impl Balancer {
-    /// Where people reach it.
+    /// The address that users connect to.
     pub fn address(&self) -> Option<IpAddr> {
         self.floating_ip.or(self.vip_address)
     }
 
-    /// Whether it is as it shall be, and nobody changes it.
+    /// Whether the load balancer is active and no change is in progress.
     pub fn is_active(&self) -> bool {
         self.provisioning_status == "ACTIVE"
     }

@@ -1,13 +1,13 @@
-//! What the proxy is told of OpenStack, and what its calls are called.
+//! The description of OpenStack for the proxy, and the names of its calls.
 
 use adapter_conformance::params::VendorParams;
 use adapter_conformance::proxy::Call;
 use serde_json::json;
 
-/// Keystone's IDs have no dashes, others' have.
+/// IDs of Keystone have no dashes, those of other services do.
 const ID_MIN: usize = 32;
 
-/// Which calls list, and which read although they are no GET.
+/// Calls that list, and calls that read without being a GET.
 pub(super) fn params() -> anyhow::Result<VendorParams> {
     let list = |collection: &str, call: &str, body: &str| json!({ "collection": collection, "call": call, "emptyBody": body });
     Ok(serde_json::from_value(json!({
@@ -24,7 +24,7 @@ pub(super) fn params() -> anyhow::Result<VendorParams> {
     }))?)
 }
 
-/// `GET servers/detail`, `PUT pools/*/members`: without service, version, query and IDs.
+/// The operation, such as `GET servers/detail` or `PUT pools/*/members`: without service, version, query and IDs.
 pub fn operation(call: &Call) -> String {
     let path = call.path.split('?').next().unwrap_or_default().trim_matches('/');
     let mut parts = path.split('/');

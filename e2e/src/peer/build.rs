@@ -1,4 +1,4 @@
-//! Builds the peer with Go, into the target folder. Go itself sees whether anything has changed.
+//! Builds the peer with Go, into the target folder. Go itself detects whether anything has changed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use anyhow::{Context, ensure};
 use crate::pods::binaries;
 use crate::process::in_path;
 
-/// What vendors call theirs. The API server notes it as who wrote.
+/// The usual name of vendors' programs. The API server records it as the field manager.
 const PROGRAM: &str = "cloud-controller-manager";
-/// How much of the compiler's output an error shows.
+/// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
-/// The finished program.
+/// The path of the program.
 ///
-/// Cost: 2 s if nothing has changed, 2 minutes on two cores if Go has none of it yet.
+/// Cost: 2 s if nothing has changed, 2 minutes on two cores with an empty Go cache.
 pub(super) async fn built() -> anyhow::Result<PathBuf> {
-    // Beside the folder of a profile: it is the same for all.
-    let folder = binaries()?.parent().context("the binaries are in no folder")?.join("go-peer");
-    tokio::task::spawn_blocking(move || build(&folder)).await.context("the build has ended in a panic")?
+    // Beside the folder of a Cargo profile, because the program is the same for all profiles.
+    let folder = binaries()?.parent().context("the programs are in no folder")?.join("go-peer");
+    tokio::task::spawn_blocking(move || build(&folder)).await.context("the build panicked")?
 }
 
 fn build(folder: &Path) -> anyhow::Result<PathBuf> {
     let go = in_path("go").context(
-        "the peer is written in Go, and there is none in PATH: install Go 1.26 or newer (https://go.dev/dl)",
+        "the peer is written in Go, which is not in PATH: install Go 1.26 or newer (https://go.dev/dl)",
     )?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let lock = folder.join(".lock");
@@ -34,19 +34,19 @@ fn build(folder: &Path) -> anyhow::Result<PathBuf> {
     let program = folder.join(PROGRAM);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer");
     let output = Command::new(go)
-        // As the tools are built, so that Go finds in its cache what they have in common.
+        // The same environment as for the tools, so that their packages in Go's cache are reused.
         .args(["build", "-trimpath", "-o"])
         .arg(&program)
         .arg(".")
         .current_dir(&source)
-        // The pins decide, whatever workspace or flags the user works with.
+        // The pinned versions apply, whatever workspace or flags the user has set.
         .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly -buildvcs=false"), ("GOWORK", "off")])
         .stdin(Stdio::null())
         .output()
         .context("cannot start go")?;
     ensure!(
         output.status.success(),
-        "the peer does not build: mend {} ({})\n{}",
+        "cannot build the peer: fix {} ({})\n{}",
         source.display(),
         output.status,
         tail(&String::from_utf8_lossy(&output.stderr))

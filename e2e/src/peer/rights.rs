@@ -1,4 +1,4 @@
-//! What the peer may do at the API server: the rights that vendors publish for theirs.
+//! The RBAC rights of the peer: those that vendors publish for their cloud controller managers.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -10,7 +10,7 @@ use serde_json::{Value, from_value, json};
 
 use crate::pods::token;
 
-/// Makes the ServiceAccount, unless it is there, and returns a token of it.
+/// Creates the ServiceAccount, unless it exists, and returns a token for it.
 pub(super) async fn grant(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     make(&accounts, json!({ "metadata": { "name": name } })).await?;
@@ -27,7 +27,7 @@ pub(super) async fn grant(client: &Client, namespace: &str, name: &str) -> anyho
     token(&accounts, name, &[]).await
 }
 
-/// Source: the manifest of cloud-provider-openstack, without what volumes need.
+/// Source: the manifest of cloud-provider-openstack, without the rights for volumes.
 fn rules() -> Value {
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({ "apiGroups": groups, "resources": resources, "verbs": verbs });
     json!([
@@ -43,13 +43,13 @@ fn rules() -> Value {
     ])
 }
 
-/// Creates an object; one of that name that is there already will do.
+/// Creates an object, unless it exists.
 async fn make<K>(api: &Api<K>, object: Value) -> anyhow::Result<()>
 where
     K: kube::Resource + Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
 {
     let what = object.to_string();
-    let object: K = from_value(object).with_context(|| format!("no such object: {what}"))?;
+    let object: K = from_value(object).with_context(|| format!("invalid object: {what}"))?;
     match api.create(&PostParams::default(), &object).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         made => made.map(drop).with_context(|| format!("cannot create {what}")),

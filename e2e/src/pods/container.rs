@@ -1,4 +1,4 @@
-//! From a Deployment to what is run: pure, but for what has been asked for before.
+//! Turns a Deployment into a process to run. Pure, given what was read before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,28 +15,28 @@ use super::volumes::{Mounts, Volumes};
 /// The kubelet's default.
 const GRACE: i64 = 30;
 
-/// What the one container of a pod runs.
+/// The process of the pod's only container.
 #[derive(Debug)]
 pub(crate) struct Container {
     /// The name of the executable file, without its directory in the image.
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
-    /// How long it may take to end.
+    /// The pod's grace period.
     pub(crate) grace: Duration,
     readiness: Option<Probe>,
 }
 
-/// Where an HTTP probe asks.
+/// The URL of an HTTP probe.
 #[derive(Debug)]
 struct Probe {
     base: String,
-    /// The same port of the loopback address, to which a port-forward leads.
+    /// The same port of the loopback address, which a port-forward uses.
     near: String,
     url: String,
 }
 
-/// What a container's fields refer to.
+/// The values that a container's fields refer to.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) pod: String,
@@ -46,7 +46,7 @@ pub(crate) struct Surroundings {
     pub(crate) ports: Ports,
 }
 
-/// Where a replica listens instead of its Deployment's ports: on one machine, two replicas cannot share them.
+/// The ports of a replica that replace those of its Deployment: on one host, two replicas cannot share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ports(BTreeMap<i32, u16>);
 
@@ -63,19 +63,19 @@ impl FromIterator<(i32, u16)> for Ports {
 }
 
 impl Ports {
-    /// Where it listens instead of this port.
+    /// The port that replaces this one.
     pub(crate) fn of(&self, port: i32) -> i32 {
         self.0.get(&port).map_or(port, |port| i32::from(*port))
     }
 
-    /// Changes the port at the end of an argument or a variable: `--grpc-address=0.0.0.0:8443`.
+    /// Replaces the port at the end of an argument or a variable: `--grpc-address=0.0.0.0:8443`.
     fn moved(&self, text: &str) -> String {
         let Some((before, port)) = text.rsplit_once(':') else { return text.to_owned() };
         port.parse().map_or_else(|_| text.to_owned(), |port| format!("{before}:{}", self.of(port)))
     }
 }
 
-/// The pod that a Deployment makes.
+/// The pod of a Deployment.
 pub(crate) fn template(deployment: &Deployment) -> anyhow::Result<&PodSpec> {
     let spec = deployment.spec.as_ref().context("spec is missing")?;
     spec.template.spec.as_ref().context("spec.template.spec is missing")
@@ -84,10 +84,10 @@ pub(crate) fn template(deployment: &Deployment) -> anyhow::Result<&PodSpec> {
 /// Resolves all references of the pod's only container.
 pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings) -> anyhow::Result<Container> {
     let [container] = pod.containers.as_slice() else {
-        bail!("containers has {} items; here only 1 is done", pod.containers.len());
+        bail!("containers has {} items; only 1 is supported here", pod.containers.len());
     };
-    ensure!(pod.init_containers.iter().flatten().next().is_none(), "initContainers are not done here");
-    ensure!(container.env_from.iter().flatten().next().is_none(), "envFrom is not done here");
+    ensure!(pod.init_containers.iter().flatten().next().is_none(), "initContainers are not supported here");
+    ensure!(container.env_from.iter().flatten().next().is_none(), "envFrom is not supported here");
 
     let mounts = mounts(container, &surroundings.volumes)?;
     let local = |text: &str| mounts.point(&surroundings.ports.moved(text));
@@ -110,7 +110,7 @@ pub(crate) fn resolve(pod: &PodSpec, surroundings: &Surroundings) -> anyhow::Res
 }
 
 impl Container {
-    /// The URL that tells whether it is ready.
+    /// The URL of the readiness probe.
     pub(crate) fn readiness(&self) -> anyhow::Result<&str> {
         self.readiness.as_ref().map(|probe| &*probe.url).context("readinessProbe.httpGet is missing")
     }
@@ -121,7 +121,7 @@ impl Container {
         Ok(format!("{}{path}", probe.base))
     }
 
-    /// The same as a port-forward reads it.
+    /// The same through a port-forward.
     pub(crate) fn by_port_forward(&self, path: &str) -> anyhow::Result<String> {
         let probe = self.readiness.as_ref().context("readinessProbe.httpGet is missing")?;
         Ok(format!("{}{path}", probe.near))
@@ -131,8 +131,8 @@ impl Container {
 fn mounts(container: &core::Container, volumes: &Volumes) -> anyhow::Result<Mounts> {
     let mut found = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
-        ensure!(mount.sub_path.is_none(), "volumeMounts {}: subPath is not done here", mount.name);
-        let dir = volumes.get(&mount.name).with_context(|| format!("there is no volume {}", mount.name))?;
+        ensure!(mount.sub_path.is_none(), "volumeMounts {}: subPath is not supported here", mount.name);
+        let dir = volumes.get(&mount.name).with_context(|| format!("unknown volume {}", mount.name))?;
         found.push((mount.mount_path.trim_end_matches('/').to_owned(), dir.clone()));
     }
     Ok(Mounts::new(found))
@@ -148,7 +148,7 @@ fn environment(
     for variable in container.env.iter().flatten() {
         let value = match field(variable)? {
             Some(path) => field_value(path, pod, surroundings)
-                .with_context(|| format!("env {}: fieldRef {path} is not done here", variable.name))?,
+                .with_context(|| format!("env {}: fieldRef {path} is not supported here", variable.name))?,
             None => expand(variable.value.as_deref().unwrap_or_default(), &env),
         };
         env.insert(variable.name.clone(), value);
@@ -160,7 +160,7 @@ fn field(variable: &EnvVar) -> anyhow::Result<Option<&str>> {
     let Some(from) = &variable.value_from else { return Ok(None) };
     let reference = from.field_ref.as_ref();
     let reference =
-        reference.with_context(|| format!("env {}: only fieldRef is done here", variable.name))?;
+        reference.with_context(|| format!("env {}: only fieldRef is supported here", variable.name))?;
     Ok(Some(&reference.field_path))
 }
 
@@ -190,7 +190,7 @@ fn probe(
         IntOrString::String(name) => {
             let mut ports = container.ports.iter().flatten();
             let port = ports.find(|port| port.name.as_ref() == Some(name));
-            port.with_context(|| format!("readinessProbe: there is no port {name}"))?.container_port
+            port.with_context(|| format!("readinessProbe: unknown port {name}"))?.container_port
         }
     };
     let loopback =
@@ -201,7 +201,7 @@ fn probe(
 }
 
 fn image_name(container: &core::Container) -> anyhow::Result<String> {
-    let image = container.image.as_deref().context("neither command nor image is there")?;
+    let image = container.image.as_deref().context("the container has neither command nor image")?;
     let image = image.split('@').next().unwrap_or(image);
     let name = base_name(image);
     Ok(name.split(':').next().unwrap_or(&name).to_owned())

@@ -1,5 +1,5 @@
-//! What Kubernetes' endpoint slice controller does: it says where the pods behind a Service are. Each replica has ports of its
-//! own here, and therefore a slice of its own.
+//! Does the work of the endpoint slice controller: publishes the addresses of the pods behind a Service. Each replica has ports of its own
+//! here, and therefore a slice of its own.
 
 use std::net::IpAddr;
 
@@ -20,14 +20,14 @@ pub(crate) struct Replica<'a> {
     pub(crate) deployment: &'a Deployment,
     /// The name of its pod.
     pub(crate) pod: String,
-    /// Where it listens instead of the Deployment's ports.
+    /// The ports that replace those of the Deployment.
     pub(crate) ports: Ports,
 }
 
 /// Writes a slice for each Service and each replica behind it.
 ///
 /// # Errors
-/// When the API server refuses.
+/// Returns an error if the API server refuses.
 pub(crate) async fn publish(
     client: &Client,
     services: &[Service],
@@ -101,7 +101,7 @@ mod tests {
     use super::{Ports, Replica, selects, slice};
 
     #[test]
-    fn a_slice_says_where_a_replica_listens() {
+    fn slice_has_the_ports_of_a_replica() {
         let service = |selector: &str| {
             from_value(json!({
                 "metadata": { "name": "cloud-adapter", "namespace": "kube-system" },
@@ -123,7 +123,7 @@ mod tests {
         let replica = Replica { deployment: &deployment, pod: "adapter-1".to_owned(), ports };
         let slice = slice(&service("adapter"), &replica, "192.0.2.7".parse().unwrap());
         assert_eq!(slice["ports"][0]["port"], 20001, "moved");
-        assert_eq!(slice["ports"][1]["port"], 8080, "where it was");
+        assert_eq!(slice["ports"][1]["port"], 8080, "unchanged port");
         assert_eq!(slice["endpoints"][0]["addresses"][0], "192.0.2.7");
     }
 }

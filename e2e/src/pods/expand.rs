@@ -1,8 +1,8 @@
-//! `$(NAME)` in commands, arguments and environment, as Kubernetes expands it.
+//! Expands `$(NAME)` in commands, arguments and environment, as Kubernetes does.
 
 use std::collections::BTreeMap;
 
-/// Replaces `$(NAME)` by the variable where there is one. `$$` is a dollar sign; everything else stays as it is.
+/// Replaces `$(NAME)` by the variable if it exists. `$$` is a dollar sign; everything else is unchanged.
 pub(crate) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Who a pod is to the API server: its ServiceAccount, by a token that the API server issues as for a kubelet.
+//! The identity of a pod for the API server: its ServiceAccount, with a token that the API server issues as for a kubelet.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,20 +12,19 @@ use kube::api::PostParams;
 use crate::control_plane::ControlPlane;
 use crate::kubeconfig::{self, Credential};
 
-/// Longer than any demonstration; nothing here renews it.
+/// Longer than any demonstration, because the token is not renewed here.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// A pod's identity.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// As the API server names it.
+    /// The user name in the API server.
     pub(crate) user: String,
-    /// What the process needs in order to have it; empty where the pod gets no token.
+    /// The environment of the process for this identity; empty if the pod gets no token.
     pub(crate) env: BTreeMap<String, String>,
 }
 
-/// Asks for a token, unless the pod or its account says that it gets none. The kubeconfig stands in for the files that
-/// a kubelet would mount.
+/// Requests a token, unless the pod or its account opts out. A kubeconfig replaces the files that a kubelet would mount.
 pub(crate) async fn of(
     control_plane: &ControlPlane,
     namespace: &str,
@@ -36,7 +35,7 @@ pub(crate) async fn of(
     let user = format!("system:serviceaccount:{namespace}:{name}");
     let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), namespace);
     let account =
-        accounts.get_opt(name).await?.with_context(|| format!("there is no ServiceAccount {name}"))?;
+        accounts.get_opt(name).await?.with_context(|| format!("ServiceAccount {name} does not exist"))?;
     let automount = pod.automount_service_account_token.or(account.automount_service_account_token);
     if automount == Some(false) {
         return Ok(Identity { user, env: BTreeMap::new() });

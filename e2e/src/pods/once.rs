@@ -1,5 +1,5 @@
-//! A pod that ends by itself, such as that of `helm test`: its container's program runs here, and the API server is told how it ended,
-//! as by a kubelet.
+//! Runs a pod that ends by itself, such as that of `helm test`: its container's program runs here, and its result is written to the pod's
+//! status, as by a kubelet.
 
 use std::process::Output;
 
@@ -14,10 +14,10 @@ use super::container::{self, Ports, Surroundings};
 use super::{binaries, identity, pod_ip, volumes};
 use crate::control_plane::ControlPlane;
 
-/// Runs it to its end.
+/// Runs the pod until it ends.
 ///
 /// # Errors
-/// When there is no such pod, it cannot be run, or the API server does not take its end.
+/// Returns an error if the pod does not exist, if it cannot be run, or if the API server refuses the status.
 pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) -> anyhow::Result<Output> {
     let client = control_plane.client();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -39,11 +39,11 @@ pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) 
     let ended = command.output().await.with_context(|| format!("cannot run {}", container.program))?;
     let phase = if ended.status.success() { "Succeeded" } else { "Failed" };
     let status = Patch::Merge(json!({ "status": { "phase": phase } }));
-    pods.patch_status(name, &PatchParams::default(), &status).await.context("its end is not taken")?;
+    pods.patch_status(name, &PatchParams::default(), &status).await.context("cannot write the status")?;
     Ok(ended)
 }
 
-/// The API server puts the files of its ServiceAccount into a pod; here a kubeconfig stands in for them.
+/// The API server adds a volume with the files of the ServiceAccount to the pod; here a kubeconfig replaces it.
 fn without_token(spec: &mut PodSpec) {
     const VOLUME: &str = "kube-api-access-";
     spec.volumes.iter_mut().for_each(|volumes| volumes.retain(|it| !it.name.starts_with(VOLUME)));

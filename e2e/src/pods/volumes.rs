@@ -1,4 +1,4 @@
-//! Volumes as directories, and the paths that point into them.
+//! Volumes as directories, and the paths that refer to them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,11 @@ use super::identity;
 /// The directories of a pod's volumes, by the volumes' names.
 pub(crate) type Volumes = BTreeMap<String, PathBuf>;
 
-/// From where a container sees a volume to where it is. Longest first, so that nested mounts are found.
+/// The paths of volumes in a container and on the host. Longest first, so that nested mounts are found.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Vec<(String, PathBuf)>);
 
-/// Writes the volumes of a pod below `dir`, with new tokens. Done again, it brings what has changed, as a kubelet does now and
-/// then.
+/// Writes the volumes of a pod below `dir`, with new tokens. Repeated calls update them, as a kubelet does from time to time.
 pub(crate) async fn materialise(
     client: &Client,
     namespace: &str,
@@ -39,13 +38,13 @@ pub(crate) async fn materialise(
     Ok(volumes)
 }
 
-/// Replaces all files at once, as a kubelet does: `..data` leads to a directory of this version, and each file through it.
+/// Replaces all files at once, as a kubelet does: `..data` links to a directory of this version, and each file links through it.
 fn publish(volume: &Path, files: &Files) -> anyhow::Result<()> {
     let (data, new) = (volume.join("..data"), volume.join("..new"));
     let old = fs::read_link(&data).ok();
     let version = tempfile::Builder::new().prefix("..version-").tempdir_in(volume)?.keep();
     for (file, content) in files {
-        ensure!(!file.contains('/'), "{file:?} is in a directory, which is not done here");
+        ensure!(!file.contains('/'), "{file:?} is in a directory, which is not supported here");
         fs::write(version.join(file), content)?;
     }
     symlink(version.file_name().context("the directory has no name")?, &new)?;
@@ -66,7 +65,7 @@ impl Mounts {
         Self(mounts)
     }
 
-    /// Points a path in an argument or a variable into the volume's directory: `--config=/etc/app/config.yaml`.
+    /// Translates a path in an argument or a variable into the volume's directory: `--config=/etc/app/config.yaml`.
     pub(crate) fn point(&self, text: &str) -> String {
         for (mount, dir) in &self.0 {
             for (at, _) in text.match_indices(mount.as_str()) {
@@ -103,7 +102,7 @@ async fn files(client: &Client, namespace: &str, pod: &PodSpec, volume: &Volume)
     } else if volume.empty_dir.is_some() {
         Ok(Files::new())
     } else {
-        bail!("only configMap, secret, projected and emptyDir are done here")
+        bail!("only configMap, secret, projected and emptyDir are supported here")
     };
     found.with_context(|| format!("volume {name}"))
 }
@@ -121,7 +120,7 @@ async fn projected(
         return secret(client, namespace, &source.name, source.items.as_deref()).await;
     }
     let source = source.service_account_token.as_ref();
-    let source = source.context("only configMap, secret and serviceAccountToken are projected here")?;
+    let source = source.context("only configMap, secret and serviceAccountToken can be projected here")?;
     let account = pod.service_account_name.as_deref().unwrap_or("default");
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let audiences: Vec<_> = source.audience.as_deref().into_iter().collect();
@@ -136,7 +135,7 @@ async fn config_map(
     items: Option<&[KeyToPath]>,
 ) -> anyhow::Result<Files> {
     let objects: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let object = objects.get_opt(name).await?.with_context(|| format!("no ConfigMap {name}"))?;
+    let object = objects.get_opt(name).await?.with_context(|| format!("cannot read ConfigMap {name}"))?;
     let text = object.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
     let binary = object.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
     select(text.chain(binary).collect(), items)
@@ -149,15 +148,15 @@ async fn secret(
     items: Option<&[KeyToPath]>,
 ) -> anyhow::Result<Files> {
     let objects: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let object = objects.get_opt(name).await?.with_context(|| format!("no Secret {name}"))?;
+    let object = objects.get_opt(name).await?.with_context(|| format!("cannot read Secret {name}"))?;
     select(object.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect(), items)
 }
 
-/// All keys, or those that are asked for, under the names that are asked for.
+/// All keys, or the requested ones under their requested names.
 fn select(files: Files, items: Option<&[KeyToPath]>) -> anyhow::Result<Files> {
     let Some(items) = items else { return Ok(files) };
     let pick = |item: &KeyToPath| {
-        let content = files.get(&item.key).with_context(|| format!("there is no key {}", item.key))?;
+        let content = files.get(&item.key).with_context(|| format!("unknown key {}", item.key))?;
         Ok((item.path.clone(), content.clone()))
     };
     items.iter().map(pick).collect()
@@ -168,7 +167,7 @@ mod tests {
     use super::{Files, Mounts, PathBuf, fs, publish};
 
     #[test]
-    fn a_volume_is_replaced_as_a_whole() {
+    fn volume_is_replaced_atomically() {
         let volume = tempfile::tempdir().unwrap();
         for content in ["old", "new"] {
             let files: Files = ["a", "b"].map(|file| (file.to_owned(), content.into())).into();
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_into_the_volume() {
+    fn paths_are_translated_into_the_volume() {
         let mounts = Mounts::new([
             ("/etc/app".to_owned(), PathBuf::from("/t/app")),
             ("/etc/app/keys".to_owned(), PathBuf::from("/t/keys")),

@@ -1,4 +1,4 @@
-//! What a Prometheus is asked over HTTP, wherever it runs.
+//! The HTTP API of a Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,23 +9,23 @@ use serde::Deserialize;
 
 use crate::http::Http;
 
-/// A Prometheus that somebody else may have started.
+/// A Prometheus, which may be an external one.
 #[derive(Clone, Debug)]
 pub struct PrometheusApi {
     url: String,
     http: Http,
 }
 
-/// One answer to a query at this moment.
+/// A sample of a query's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Without `__name__`, if an operator took it away.
+    /// Without `__name__` if an operator removed it.
     pub labels: BTreeMap<String, String>,
-    /// May be no number.
+    /// May be NaN.
     pub value: f64,
 }
 
-/// An alert of the chart, as it stands.
+/// The state of an alert of the chart.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
@@ -35,7 +35,7 @@ pub struct Rule {
     pub state: String,
     /// `ok` if it could be evaluated.
     pub health: String,
-    /// Why it could not.
+    /// The error, if it could not be evaluated.
     #[serde(default)]
     pub last_error: String,
 }
@@ -45,30 +45,30 @@ pub struct Rule {
 pub struct Alert {
     /// `alertname` is its name.
     pub labels: BTreeMap<String, String>,
-    /// What people are told.
+    /// The text for operators.
     pub annotations: BTreeMap<String, String>,
     /// `pending` or `firing`.
     pub state: String,
 }
 
 impl PrometheusApi {
-    /// Asks the one that answers at `url`.
+    /// A client for the Prometheus at `url`.
     ///
     /// # Errors
-    /// When no HTTP client can be made.
+    /// Returns an error if the HTTP client cannot be created.
     pub fn at(url: impl Into<String>) -> anyhow::Result<Self> {
         Ok(Self { url: url.into(), http: Http::new()? })
     }
 
-    /// Where people find it.
+    /// The URL for users.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What a query gives now.
+    /// The current result of a query.
     ///
     /// # Errors
-    /// When it does not answer, or the query is none; the message has its words.
+    /// Returns an error if it does not answer, or if the query is invalid; it has the answer's text.
     pub async fn query(&self, query: &str) -> anyhow::Result<Vec<Sample>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -96,10 +96,10 @@ impl PrometheusApi {
         answer.data.result.into_iter().map(sample).collect()
     }
 
-    /// How the chart's alerts stand.
+    /// The states of the chart's alerts.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn rules(&self) -> anyhow::Result<Vec<Rule>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -118,10 +118,10 @@ impl PrometheusApi {
         Ok(answer.data.groups.into_iter().flat_map(|group| group.rules).collect())
     }
 
-    /// The alerts that are pending or firing, as people read them.
+    /// The alerts that are pending or firing, with their texts.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if it does not answer.
     pub async fn alerts(&self) -> anyhow::Result<Vec<Alert>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -136,20 +136,20 @@ impl PrometheusApi {
         Ok(answer.data.alerts)
     }
 
-    /// Whether it serves.
+    /// Whether it serves requests.
     pub(super) async fn is_ready(&self) -> anyhow::Result<()> {
         self.http.get_text(&format!("{}/-/ready", self.url)).await.map(drop)
     }
 }
 
-/// For a form.
+/// Encodes a text for a form.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() {
             escaped.push(char::from(byte));
         } else {
-            // Writing to a string does not fail.
+            // Writing to a String cannot fail.
             write!(escaped, "%{byte:02X}").unwrap_or_default();
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn a_query_is_one_field_of_a_form() {
+    fn query_is_encoded_as_a_form_field() {
         assert_eq!(escaped("a{b=\"c&d\"} + 1"), "a%7Bb%3D%22c%26d%22%7D%20%2B%201");
     }
 }

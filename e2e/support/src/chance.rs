@@ -5,7 +5,7 @@
 pub struct Chance(u64);
 
 impl Chance {
-    /// Another seed, another sequence.
+    /// A generator; each seed gives another sequence.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -24,12 +24,12 @@ impl Chance {
         self.next() % n.max(1)
     }
 
-    /// True once in `n` times.
+    /// True with a probability of 1/n.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these. `None`: there is none.
+    /// One of these. `None` if there are none.
     pub fn of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
         let at = usize::try_from(self.below(u64::try_from(all.len()).ok()?)).ok()?;
         all.get(at).cloned()

@@ -1,14 +1,14 @@
-//! What tests of several crates need.
+//! Helpers for the tests of several crates.
 
 pub mod chance;
 pub mod ports;
 
-/// Multiplies how many cases a property is tried with. `cargo xtask test deep` sets it.
+/// Environment variable with a factor for the number of cases of property tests. `cargo xtask test deep` sets it.
 const FACTOR: &str = "PROPERTY_FACTOR";
 
-/// How many cases a property is tried with: `usual`, or that many times what `PROPERTY_FACTOR` says.
+/// The number of cases of a property test: `usual`, multiplied by `PROPERTY_FACTOR` if that is set.
 ///
-/// For properties that set a number of their own: proptest reads `PROPTEST_CASES` only for the others.
+/// For tests that set a number of their own: proptest applies `PROPTEST_CASES` only to the others.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "tests have no flags of their own")]
 pub fn cases(usual: u32) -> u32 {

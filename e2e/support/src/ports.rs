@@ -1,8 +1,8 @@
 //! Ports on loopback for servers that tests stop and start again: a port stays reserved for this process until it ends.
 //!
-//! A port that the kernel chooses (`bind` to port 0) is from the range that clients get theirs from. While its server is down, any
-//! connection of any process may get it, and the server cannot bind it again: `Address already in use`, also with `SO_REUSEADDR`. So these
-//! ports are from below that range, in blocks, and a locked file reserves each block among the processes of this user.
+//! A port that the kernel chooses (`bind` to port 0) is from the range of ephemeral ports. While its server is down, any connection of any
+//! process may get it, and the server cannot bind it again: `Address already in use`, even with `SO_REUSEADDR`. Therefore these ports are
+//! below that range, in blocks, and a locked file reserves each block among the processes of this user.
 
 use std::env;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Below 30000, where the node ports of Kubernetes begin, and below 32768, where those of Linux's clients do.
+/// Below 30000, where the node ports of Kubernetes begin, and below 32768, where Linux's ephemeral ports begin.
 const FIRST: u16 = 20_000;
 const BLOCKS: u16 = 500;
 /// Enough for a control plane with its servers: most processes need one block.
 const BLOCK: u16 = 20;
 
-/// The blocks of this process. They are free for others when it ends.
+/// The blocks of this process. They are released when it ends.
 static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// A block of ports that this process has reserved.
@@ -28,10 +28,10 @@ struct Block {
     _reservation: File,
 }
 
-/// The next port on which no server listens. It is returned once.
+/// The next port on which no server listens. Each port is returned once.
 ///
 /// # Errors
-/// When all blocks are reserved, or the lock files cannot be written.
+/// Returns an error if all blocks are reserved, or if the lock files cannot be written.
 pub fn take() -> io::Result<u16> {
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -43,10 +43,10 @@ pub fn take() -> io::Result<u16> {
     }
 }
 
-/// Such a port of the IPv4 loopback address.
+/// Such a port, with the IPv4 loopback address.
 ///
 /// # Errors
-/// As [`take`].
+/// Returns the errors of [`take`].
 pub fn loopback() -> io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, take()?).into())
 }
@@ -56,7 +56,7 @@ fn is_free(port: &u16) -> bool {
 }
 
 impl Block {
-    /// The first block that no other process has, and that this one has not used up.
+    /// The first block that no other process has reserved and that this process has not used up.
     fn reserve(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         for block in 0..BLOCKS {
@@ -67,7 +67,7 @@ impl Block {
             }
         }
         let text = format!(
-            "all {BLOCKS} blocks of ports are reserved; see which processes have files of {} open",
+            "all {BLOCKS} blocks of ports are reserved; find the processes that have files of {} open",
             dir.display()
         );
         Err(io::Error::other(text))
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_server_has_is_skipped() {
+    fn port_in_use_is_skipped() {
         let before = take().expect("a port");
         let next =
             (before + 1..).find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).expect("one");

@@ -1,4 +1,5 @@
-//! What a scenario plays on: a cluster with nodes that run pods, the images, and Helm. One at a time, from nothing to nothing.
+//! The environment of a scenario: a cluster with nodes that run pods, the images, and Helm. Each scenario creates and removes its own
+//! cluster, one at a time.
 
 use std::env;
 use std::fs::{self, File};
@@ -27,26 +28,26 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// For anything that should happen. Kubelets and controllers look again after 10 s, images are retried after up to 20 s more.
+/// Deadline of everything that a scenario waits for. Kubelets and controllers retry after 10 s, images are retried after up to 20 s more.
 pub(crate) const WITHIN: Duration = seconds(120);
 /// The release and its chart.
 pub(crate) const RELEASE: &str = "cloud-controllers";
-/// Where it is installed.
+/// The namespace of the release.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// What the chart runs here.
+/// The images that the chart runs here.
 pub(crate) const IMAGES: [&str; 4] =
     ["adapter-sim", "node-controller", "route-controller", "service-controller"];
 
-/// The machine has one cluster; cargo's threads would want several.
+/// There is one cluster per machine, but cargo runs tests in several threads.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// Whether somebody ends this process: it cleans up then, and plays nothing more. Watched from the first scenario on, also in the moments
-/// between them, by a thread that nothing holds up.
+/// Whether a signal ends this process: it then cleans up and starts no further scenario. A thread of its own waits for the signals from the
+/// first scenario on, so that none is missed.
 static ENDED: LazyLock<watch::Receiver<bool>> = LazyLock::new(|| {
     let (ends, ended) = watch::channel(false);
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let signals = [SignalKind::interrupt(), SignalKind::terminate()];
-    // From here on none of them ends the process by itself.
+    // From here on these signals do not end the process directly.
     let signals = runtime.block_on(async { signals.map(|kind| signal(kind).unwrap()) });
     thread::spawn(move || {
         let [mut interrupt, mut terminate] = signals;
@@ -68,27 +69,28 @@ pub(crate) struct Bed {
     helm: PathBuf,
     images: PathBuf,
     begin: Instant,
-    /// The administrator.
+    /// A client with the rights of the administrator.
     pub(crate) client: Client,
-    /// The cloud that the nodes are in.
+    /// The cloud of the nodes.
     pub(crate) cloud: Simcloud,
 }
 
-/// What a scenario asks for.
+/// The cluster that a scenario needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// How many nodes.
+    /// Number of nodes.
     pub(crate) nodes: u8,
-    /// Whether they have our images, and their pods a network, from the start.
+    /// Whether the nodes have our images, and their pods a network, from the start.
     pub(crate) complete: bool,
 }
 
-/// Plays a scenario on a new cluster of so many nodes, and removes the cluster. If it failed, its logs are kept and named.
+/// Runs a scenario on a new cluster with this number of nodes, and removes the cluster. After a failure, the logs are kept and their place
+/// is printed.
 pub(crate) fn scenario(nodes: u8, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()> + Send) {
     play_on(Wanted { nodes, complete: true }, play);
 }
 
-/// The same on what is wanted.
+/// Runs a scenario on the cluster that it needs.
 pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Result<()> + Send) {
     let _alone = STAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let name = thread::current().name().unwrap_or_default().to_owned();
@@ -97,17 +99,17 @@ pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Re
     let stage = Stage::new().unwrap();
     let _lock = e2e_cluster::lock(&stage.layout).unwrap();
     stage.down().unwrap();
-    // A thread of its own goes into the cluster's network, with all that it starts; this one stays outside and cleans up.
+    // Another thread enters the cluster's network, with all processes that it starts; this one stays outside and cleans up.
     let end = thread::scope(|scope| scope.spawn(|| stage.play(wanted, play)).join());
     let failed = !matches!(end, Ok(Ok(()))) && !*ENDED.borrow();
     if failed {
         let logs = stage.keep_logs();
         let again = format!("`cargo xtask test cluster -- {name}`");
-        tell(&format!("=== {name}: FAILED; its logs: {}; this one again: {again}", logs.display()));
+        tell(&format!("=== {name}: FAILED; logs: {}; run it again with {again}", logs.display()));
     }
     stage.down().unwrap();
     if *ENDED.borrow() {
-        tell(&format!("=== {name}: interrupted; nothing is left of its cluster"));
+        tell(&format!("=== {name}: interrupted; its cluster is removed"));
         leave();
     }
     match end {
@@ -116,13 +118,13 @@ pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Re
     }
 }
 
-/// Without the scenarios that are left: whoever pressed Ctrl-C meant all of them.
-#[expect(clippy::exit, reason = "the test harness has no other end")]
+/// Ends the process without the remaining scenarios, as Ctrl-C requests.
+#[expect(clippy::exit, reason = "a test cannot end its harness in another way")]
 fn leave() -> ! {
     std::process::exit(130)
 }
 
-/// What is there without a cluster.
+/// What exists before the cluster.
 struct Stage {
     layout: Layout,
     programs: Programs,
@@ -164,7 +166,7 @@ impl Stage {
 
     async fn up(&self, wanted: Wanted) -> anyhow::Result<Bed> {
         e2e_cluster::up(&self.layout, &self.order(wanted)).await?;
-        let network = File::open(Place::Fabric.namespace_file()).context("there is no network")?;
+        let network = File::open(Place::Fabric.namespace_file()).context("the cluster has no network")?;
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
             .context("cannot enter the cluster's network")?;
         let file = Kubeconfig::read_from(self.layout.kubeconfig())?;
@@ -178,7 +180,7 @@ impl Stage {
             client: Client::try_from(config)?,
             cloud: Simcloud::at(&e2e_cluster::cloud::url())?,
         };
-        // A new cluster has none in its first seconds, and refuses pods.
+        // A new cluster has no ServiceAccount in its first seconds, and refuses pods.
         let account = ["get", "serviceaccount", "default"];
         bed.until("pods have a ServiceAccount", &account, |_| true).await?;
         if wanted.complete {
@@ -208,7 +210,7 @@ impl Stage {
         runtime.block_on(e2e_cluster::down(&self.layout))
     }
 
-    /// What the servers wrote, and the pods.
+    /// Keeps the logs of the servers and of the pods, and returns their folder.
     fn keep_logs(&self) -> PathBuf {
         let kept = tempfile::Builder::new().prefix("cloud-controllers-cluster-").tempdir();
         let kept = kept.unwrap().keep();
@@ -225,7 +227,7 @@ impl Stage {
 }
 
 impl Bed {
-    /// Gives an image to all nodes.
+    /// Loads an image onto all nodes.
     pub(crate) fn load(&self, image: &str) -> anyhow::Result<()> {
         let archive = self.images.join(format!("{image}.tar"));
         e2e_cluster::load(&self.layout, &self.programs, &[archive])
@@ -237,7 +239,7 @@ impl Bed {
         e2e_cluster::up(&self.layout, &order).await
     }
 
-    /// The values that every scenario starts from, with changes.
+    /// The default values of all scenarios, with changes.
     pub(crate) fn values(&self, change: &Value) -> Value {
         let mut values = json!({
             "image": { "registry": "localhost", "pullPolicy": "Never" },
@@ -248,7 +250,7 @@ impl Bed {
         values
     }
 
-    /// `helm VERB cloud-controllers CHART` with values, and waits until all is ready.
+    /// Runs `helm VERB cloud-controllers CHART` with values, and waits until all pods are ready.
     pub(crate) async fn helm_with(&self, verb: &str, change: &Value) -> anyhow::Result<Duration> {
         let file = self.layout.home.join("values.json");
         fs::write(&file, self.values(change).to_string()).context("cannot write the values")?;
@@ -260,40 +262,40 @@ impl Bed {
         Ok(begin.elapsed())
     }
 
-    /// `helm install`.
+    /// Runs `helm install`.
     pub(crate) async fn install(&self, change: &Value) -> anyhow::Result<Duration> {
         self.helm_with("install", change).await
     }
 
-    /// `helm upgrade`.
+    /// Runs `helm upgrade`.
     pub(crate) async fn upgrade(&self, change: &Value) -> anyhow::Result<Duration> {
         self.helm_with("upgrade", change).await
     }
 
-    /// Any Helm command, in the release's namespace.
+    /// Runs any Helm command in the release's namespace.
     pub(crate) async fn helm(&self, args: &[&str]) -> anyhow::Result<String> {
         self.helm_in(NAMESPACE, args).await
     }
 
-    /// Any kubectl command, as the administrator.
+    /// Runs any kubectl command as the administrator.
     pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         self.kubectl_as(&self.layout.kubeconfig(), args).await
     }
 
-    /// The same with another kubeconfig.
+    /// Runs any kubectl command with another kubeconfig.
     pub(crate) async fn kubectl_as(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<String> {
-        let program = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
+        let program = self.programs.0.get(&Tool::Kubectl).context("kubectl is not installed")?;
         output(Command::new(program).arg("--kubeconfig").arg(kubeconfig).args(args)).await
     }
 
-    /// Makes objects of a manifest.
+    /// Applies a manifest.
     pub(crate) async fn apply(&self, manifest: &Value) -> anyhow::Result<()> {
         let file = self.layout.home.join("manifest.json");
         fs::write(&file, manifest.to_string()).context("cannot write the manifest")?;
         self.kubectl(&["apply", "--filename", &file.display().to_string()]).await.map(drop)
     }
 
-    /// Waits until kubectl's answer is good, and returns it.
+    /// Waits until kubectl's output satisfies `good`, and returns it.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -311,7 +313,7 @@ impl Bed {
         Ok(seen)
     }
 
-    /// Waits until a look at the whole cloud gives a value.
+    /// Waits until `look` returns a value for the state of the cloud.
     pub(crate) async fn until_cloud<T>(
         &self,
         what: &str,
@@ -330,7 +332,7 @@ impl Bed {
         self.until("all nodes are initialised", &taints, none).await.map(drop)
     }
 
-    /// What the cluster gave the pods of its own nodes, which need not be the first networks there are: a number that was tried in vain is left out.
+    /// Pod CIDRs of the cluster's own nodes. They need not be the first ones: an attempt that failed leaves a gap.
     pub(crate) async fn pod_networks(&self) -> anyhow::Result<Vec<String>> {
         let networks = r#"jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDR}{"\n"}{end}"#;
         let nodes = self.kubectl(&["get", "nodes", "--output", networks]).await?;
@@ -345,26 +347,26 @@ impl Bed {
         self.until(&format!("Service {service} has an address"), &args, |ip| !ip.is_empty()).await
     }
 
-    /// Tells that something is done, and how long after the cluster was up.
+    /// Prints a step, and the time since the cluster is up.
     pub(crate) fn step(&self, what: &str) {
         tell(&format!("  {:6.1} s  {what}", self.begin.elapsed().as_secs_f64()));
     }
 
-    /// Where the files of this cluster are.
+    /// The files of this cluster.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Any Helm command, in another namespace.
+    /// Runs any Helm command in another namespace.
     pub(crate) async fn helm_in(&self, namespace: &str, args: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.helm);
         command.args(args).args(["--namespace", namespace]).arg("--kubeconfig").arg(self.layout.kubeconfig());
         output(command.envs(self.helm_homes())).await
     }
 
-    /// What a person types into a shell, in that folder; kubectl and Helm know the cluster. Returns all that is said.
+    /// Runs a shell script in a folder, with kubectl and Helm for the cluster. Returns its whole output.
     pub(crate) async fn shell(&self, folder: &Path, script: &str) -> anyhow::Result<String> {
-        let kubectl = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
+        let kubectl = self.programs.0.get(&Tool::Kubectl).context("kubectl is not installed")?;
         let ours = [kubectl, &self.helm].map(|program| program.parent().map(Path::to_path_buf));
         let path = env::var_os("PATH").unwrap_or_default();
         let path = env::join_paths(ours.into_iter().flatten().chain(env::split_paths(&path)))?;
@@ -379,9 +381,9 @@ impl Bed {
         Ok(said)
     }
 
-    /// A terminal of the documentation's readers; kubectl and Helm know the cluster.
+    /// A terminal in which commands of the documentation run, with kubectl and Helm for the cluster.
     pub(crate) fn terminal(&self) -> anyhow::Result<docs::Terminal> {
-        let kubectl = self.programs.0.get(&Tool::Kubectl).context("there is no kubectl")?;
+        let kubectl = self.programs.0.get(&Tool::Kubectl).context("kubectl is not installed")?;
         docs::Terminal::new(&self.layout.kubeconfig(), &self.helm, kubectl)
     }
 
@@ -390,14 +392,14 @@ impl Bed {
         ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"].map(|name| (name, home.clone()))
     }
 
-    /// Runs our `cargo xtask` with these arguments.
+    /// Runs this repository's `cargo xtask` with these arguments.
     pub(crate) async fn xtask(&self, args: &[&str]) -> anyhow::Result<String> {
         let program = env::var_os("CLUSTER_XTASK").context("CLUSTER_XTASK is not set")?;
         output(Command::new(program).args(args)).await
     }
 }
 
-/// To whoever waits; cargo would keep it until the end.
+/// Prints a line at once; cargo would show it only at the end.
 pub(crate) fn tell(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }

@@ -1,4 +1,4 @@
-//! A new cluster: no node is initialised, and what initialises nodes must run on one of them.
+//! A new cluster: no node is initialised, and the controllers that initialise nodes must run on one of them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::bed::{Bed, IMAGES, NAMESPACE, WITHIN, Wanted, play_on, scenario, tell};
 
-/// An ordinary pod, which tolerates nothing.
+/// A pod without tolerations.
 async fn ordinary_pod(bed: &Bed, name: &str) -> anyhow::Result<()> {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -28,7 +28,7 @@ async fn runs(bed: &Bed, name: &str) -> anyhow::Result<()> {
     bed.until(&format!("pod {name} runs"), &args, |phase| phase == "Running").await.map(drop)
 }
 
-/// Else nobody would have anything to initialise.
+/// Checks that a pod cannot be scheduled yet. Otherwise the controllers would have nothing to initialise.
 async fn waits_for_the_cloud(bed: &Bed, pod: &str) -> anyhow::Result<()> {
     let taints =
         bed.kubectl(&["get", "nodes", "--output", "jsonpath={.items[*].spec.taints[*].key}"]).await?;
@@ -66,7 +66,7 @@ fn a_tainted_node_is_initialised_by_pods_that_run_on_it() {
     });
 }
 
-/// VmRSS of each of our processes on the node, as the kernel counts it.
+/// VmRSS of each of our processes on the node, as reported by the kernel.
 fn memory() -> anyhow::Result<String> {
     let mut lines = Vec::new();
     let network = fs::metadata(Place::Node(Node(1)).namespace_file())?.ino();
@@ -75,7 +75,7 @@ fn memory() -> anyhow::Result<String> {
     };
     for entry in fs::read_dir("/proc")?.flatten().filter(there) {
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        // The kernel keeps 15 characters of a name.
+        // The kernel truncates names to 15 characters.
         let Some(image) = IMAGES.iter().find(|image| image.starts_with(name.trim()) && name.len() > 8) else {
             continue;
         };
@@ -89,7 +89,7 @@ fn memory() -> anyhow::Result<String> {
 }
 
 #[test]
-fn the_node_is_initialised_where_the_image_of_the_adapter_comes_late() {
+fn the_node_is_initialised_when_the_adapter_image_is_late() {
     play_on(Wanted { nodes: 1, complete: false }, async |bed| {
         for image in IMAGES.iter().filter(|image| **image != "adapter-sim") {
             bed.load(image)?;
@@ -101,25 +101,27 @@ fn the_node_is_initialised_where_the_image_of_the_adapter_comes_late() {
                 .await?;
             let ready =
                 ["get", "pods", "--namespace", NAMESPACE, "--output", "jsonpath={.items[*].status.phase}"];
-            bed.until("the controllers run without it", &ready, |all| all.matches("Running").count() == 3)
-                .await?;
+            bed.until("the controllers run without the adapter", &ready, |all| {
+                all.matches("Running").count() == 3
+            })
+            .await?;
             lacks_its_image_for_a_minute(bed).await?;
             bed.load("adapter-sim")
         };
-        // As from a registry, which is not there.
+        // As with a registry that is not reachable.
         let asked_for = json!({ "image": { "pullPolicy": "IfNotPresent" } });
         let (installed, late) = tokio::join!(bed.install(&asked_for), waits);
         late?;
         installed?;
         bed.until_initialised().await?;
-        // Only now does the CNI come, as those do that tolerate no uninitialised node.
+        // Only now the CNI is installed, like those that do not tolerate uninitialised nodes.
         bed.give_pods_a_network(1).await?;
         ordinary_pod(bed, "ordinary").await?;
         runs(bed, "ordinary").await
     });
 }
 
-/// Waits until the kubelet has told of it for so long: it tries less and less often.
+/// Waits until the kubelet has reported the missing image for a minute, at growing intervals.
 async fn lacks_its_image_for_a_minute(bed: &Bed) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let events: Api<Event> = Api::namespaced(bed.client.clone(), NAMESPACE);
@@ -127,18 +129,19 @@ async fn lacks_its_image_for_a_minute(bed: &Bed) -> anyhow::Result<()> {
     let (pods, events, of_adapter) = (&pods, &events, &of_adapter);
     let told = eventually("the image has been missing for a minute", WITHIN, || async move {
         let pod = pods.list(of_adapter).await?.items.into_iter().next().context("no pod")?;
-        let began = pod.status.and_then(|status| status.start_time).context("no kubelet has it")?;
+        let began =
+            pod.status.and_then(|status| status.start_time).context("no kubelet has started the pod")?;
         let about = format!("involvedObject.uid={}", pod.metadata.uid.context("no UID")?);
         let all = events.list(&ListParams::default().fields(&about)).await?.items;
         let fails =
             |event: &&Event| ["Failed", "BackOff"].iter().any(|it| event.reason.as_deref() == Some(*it));
         let last = all.iter().filter(fails).filter_map(|event| Some(event.last_timestamp.as_ref()?.0)).max();
-        let told = last.context("nothing was told")?.duration_since(began.0);
-        ensure!(told.as_secs() >= 60, "it was told for {told}");
+        let told = last.context("no Event about the image")?.duration_since(began.0);
+        ensure!(told.as_secs() >= 60, "reported for {told}");
         let count = |event: &Event| event.count.unwrap_or(1);
         Ok(format!("{told}, {} times", all.iter().filter(fails).map(count).sum::<i32>()))
     })
     .await?;
-    bed.step(&format!("the kubelet told of the missing image for {told}"));
+    bed.step(&format!("the kubelet has reported the missing image for {told}"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the chart promises to who installs it: what he is told is so, what he proves holds, and what he upgrades stays.
+//! The chart in use: the notes are right, `helm test` checks what it reports, and an upgrade restarts only what must be restarted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,32 +12,32 @@ use serde_json::{Value, from_value, json};
 
 use crate::bed::{Bed, NAMESPACE, RELEASE, scenario, tell};
 
-/// The Service of `helm test`.
+/// The Service that `helm test` creates.
 const TESTED: &str = "cloud-controllers-self-test";
 
 #[test]
-fn helm_test_passes_and_else_says_what_is_wrong() {
+fn helm_test_passes_or_reports_the_cause() {
     scenario(1, async |bed| {
         bed.install(&json!({ "selfTest": { "timeout": "10s" } })).await?;
         bed.until_initialised().await?;
         notes_are_right(bed).await?;
 
         let said = helm_test(bed).await?;
-        ensure!(said.contains("It got the address ") && said.contains("Succeeded"), "{said}");
+        ensure!(said.contains("The Service got the address ") && said.contains("Succeeded"), "{said}");
         bed.step("helm test passed");
         let none = |state: &State| {
-            ensure!(state.load_balancers.is_empty(), "it leaves its load balancer");
+            ensure!(state.load_balancers.is_empty(), "the test leaves a load balancer");
             Ok(())
         };
         bed.until_cloud("no load balancer is left", none).await?;
         let left =
             bed.kubectl(&["get", "all,role,serviceaccount", "--all-namespaces", "--output=name"]).await?;
-        ensure!(!left.contains("self-test"), "it leaves {left}");
+        ensure!(!left.contains("self-test"), "the test leaves {left}");
 
         bed.cloud.configure(&json!({ "quotas": { "load_balancers": 0 } })).await?;
-        let said = helm_test(bed).await.expect_err("there is no quota").to_string();
+        let said = helm_test(bed).await.expect_err("the quota is 0").to_string();
         tell(&said);
-        ensure!(said.contains("said of it: ") && said.to_lowercase().contains("quota"), "{said}");
+        ensure!(said.contains("its Events: ") && said.to_lowercase().contains("quota"), "{said}");
         bed.step("helm test failed without quota");
         bed.cloud.configure(&json!({ "quotas": { "load_balancers": 10 } })).await?;
 
@@ -45,18 +45,18 @@ fn helm_test_passes_and_else_says_what_is_wrong() {
         bed.cloud.add_fault(&from_value(down)?).await?;
         let said = helm_test(bed).await.expect_err("the cloud is down").to_string();
         tell(&said);
-        ensure!(said.contains("It got none after "), "{said}");
-        ensure!(said.contains("said of it: ") && said.contains("waits for the cloud"), "{said}");
+        ensure!(said.contains("No address after "), "{said}");
+        ensure!(said.contains("its Events: ") && said.contains("waiting for the cloud"), "{said}");
         bed.step("helm test failed while the cloud is down");
         bed.cloud.clear_faults().await?;
 
         let gone =
             ["get", "service", TESTED, "--namespace", NAMESPACE, "--ignore-not-found", "--output=name"];
-        bed.until("the Service of the failed one is gone", &gone, str::is_empty).await?;
+        bed.until("the Service of the failed test is deleted", &gone, str::is_empty).await?;
         helm_test(bed).await?;
         bed.step("helm test passed again");
         let services: Api<Service> = Api::namespaced(bed.client.clone(), NAMESPACE);
-        ensure!(services.get_opt(TESTED).await?.is_none(), "the Service is left");
+        ensure!(services.get_opt(TESTED).await?.is_none(), "the Service still exists");
         Ok(())
     });
 }
@@ -66,7 +66,7 @@ async fn helm_test(bed: &Bed) -> anyhow::Result<String> {
     bed.shell(&home, &format!("helm test {RELEASE} --namespace {NAMESPACE} --logs --timeout 1m")).await
 }
 
-/// Each command that the notes tell works as it stands there.
+/// Each command in the notes works as printed.
 async fn notes_are_right(bed: &Bed) -> anyhow::Result<()> {
     let notes = bed.helm(&["get", "notes", RELEASE]).await?;
     let commands: Vec<_> = notes.lines().filter(|line| line.starts_with("  kubectl ")).collect();
@@ -78,7 +78,7 @@ async fn notes_are_right(bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A command as a person types it: what would go on until Ctrl-C gets that as soon as it works.
+/// A command as a user types it. Commands that run until Ctrl-C are ended as soon as they work.
 fn as_typed(command: &str) -> String {
     if !command.contains(" port-forward ") {
         return command.to_owned();
@@ -90,7 +90,7 @@ fn as_typed(command: &str) -> String {
     )
 }
 
-/// What of each pod says that it is the same process as before: its UID, and how often its container started.
+/// UID and restart count of each pod: they are unchanged if the process is the same.
 async fn processes(bed: &Bed) -> anyhow::Result<BTreeMap<String, (String, i32)>> {
     let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let ours = ListParams::default().labels("app.kubernetes.io/instance=cloud-controllers");
@@ -98,7 +98,7 @@ async fn processes(bed: &Bed) -> anyhow::Result<BTreeMap<String, (String, i32)>>
     for pod in pods.list(&ours).await?.items {
         let component = pod.labels().get("app.kubernetes.io/component").context("no component")?.clone();
         let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-        let starts = containers.and_then(|all| all.first()).context("it has no container")?.restart_count;
+        let starts = containers.and_then(|all| all.first()).context("no container")?.restart_count;
         found.insert(component, (pod.uid().context("no UID")?, starts));
     }
     ensure!(found.len() == 4, "{found:?}");
@@ -110,7 +110,7 @@ async fn authority(bed: &Bed) -> anyhow::Result<Value> {
     Ok(json!(secrets.get("cloud-adapter-ca").await?.data))
 }
 
-/// The calls a second that the adapter lets through, as its page says.
+/// The adapter's current rate of calls per second, from its metrics.
 async fn granted(bed: &Bed) -> anyhow::Result<String> {
     let path = "jsonpath={.items[*].metadata.name}";
     let adapter = "app.kubernetes.io/component=cloud-adapter";
@@ -119,11 +119,11 @@ async fn granted(bed: &Bed) -> anyhow::Result<String> {
     let page = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:10273/proxy/metrics");
     let page = bed.kubectl(&["get", "--raw", &page]).await?;
     let rate = page.lines().find(|line| line.starts_with("cloud_adapter_bucket_rate{bucket=\"compute\"}"));
-    Ok(rate.context("the page does not say it")?.to_owned())
+    Ok(rate.context("the page has no such metric")?.to_owned())
 }
 
 #[test]
-fn an_upgrade_starts_anew_only_what_cannot_follow() {
+fn an_upgrade_restarts_only_what_must_restart() {
     scenario(1, async |bed| {
         let mut values = json!({});
         bed.install(&values).await?;
@@ -131,8 +131,11 @@ fn an_upgrade_starts_anew_only_what_cannot_follow() {
         let (before, ca) = (processes(bed).await?, authority(bed).await?);
 
         bed.upgrade(&values).await?;
-        ensure!(processes(bed).await? == before, "nothing was changed, and {before:?} are others");
-        ensure!(authority(bed).await? == ca, "there is another authority");
+        ensure!(
+            processes(bed).await? == before,
+            "the upgrade changed nothing, but restarted some of {before:?}"
+        );
+        ensure!(authority(bed).await? == ca, "the CA has changed");
 
         let limits = json!({ "buckets": { "compute": { "rate": 3, "burst": 5 } } });
         let cache = json!({ "instances": { "maxAge": "45s" } });
@@ -143,9 +146,12 @@ fn an_upgrade_starts_anew_only_what_cannot_follow() {
             ensure!(rate.ends_with(" 3.0"), "{rate}");
             Ok(())
         };
-        e2e::eventually("the adapter has the new limits", crate::bed::WITHIN, followed).await?;
-        bed.step("the adapter has the new limits");
-        ensure!(processes(bed).await? == before, "limits were changed, and {before:?} are others");
+        e2e::eventually("the adapter uses the new limits", crate::bed::WITHIN, followed).await?;
+        bed.step("the adapter uses the new limits");
+        ensure!(
+            processes(bed).await? == before,
+            "only limits were changed, but some of {before:?} restarted"
+        );
 
         merge(&mut values, &json!({ "serviceController": { "concurrentSyncs": 7 } }));
         bed.upgrade(&values).await?;
@@ -153,16 +159,16 @@ fn an_upgrade_starts_anew_only_what_cannot_follow() {
         ensure!(after.remove("service-controller") != before.get("service-controller").cloned());
         let others: BTreeMap<_, _> =
             before.clone().into_iter().filter(|(name, _)| name != "service-controller").collect();
-        ensure!(after == others, "{after:?} instead of {others:?}");
-        ensure!(authority(bed).await? == ca, "there is another authority");
+        ensure!(after == others, "found {after:?}, expected {others:?}");
+        ensure!(authority(bed).await? == ca, "the CA has changed");
         service("web").port(80).create(&bed.client).await?;
         bed.address("web").await.map(drop)
     });
 }
 
-/// As its first lines say, by a person with kubectl alone.
+/// Installs with kubectl alone, as the first lines of the manifest say.
 #[test]
-fn the_plain_manifests_install_what_helm_does() {
+fn the_plain_manifests_install_the_same_as_helm() {
     scenario(1, async |bed| {
         let folder = bed.layout().home.join("manifests");
         fs::create_dir_all(&folder)?;
@@ -181,7 +187,7 @@ fn the_plain_manifests_install_what_helm_does() {
         service("web").port(80).create(&bed.client).await?;
         bed.address("web").await?;
 
-        // The bundles that are published are ones that an API server takes.
+        // The API server accepts the published bundles.
         bed.xtask(&["manifests", "--output", &output]).await?;
         for bundle in ["openstack.yaml", "sim.yaml"] {
             bed.shell(&folder, &format!("kubectl apply --dry-run=server --filename {bundle}")).await?;
@@ -191,7 +197,7 @@ fn the_plain_manifests_install_what_helm_does() {
 }
 
 #[test]
-fn the_pods_run_where_only_restricted_ones_may() {
+fn the_pods_run_under_the_restricted_profile() {
     scenario(1, async |bed| {
         bed.install(&json!({})).await?;
         bed.until_initialised().await?;
@@ -208,17 +214,17 @@ fn the_pods_run_where_only_restricted_ones_may() {
         let (file, chart) = (file.display().to_string(), crate::bed::chart().display().to_string());
         let args = ["install", RELEASE, &chart, "--values", &file, "--wait", "--timeout", "2m"];
         bed.helm_in("clouds", &args).await?;
-        bed.step("installed in a restricted namespace, two of each on one node");
+        bed.step("installed in a restricted namespace, with two replicas each on one node");
         service("web").port(80).create(&bed.client).await?;
         bed.address("web").await?;
         let said = bed.helm_in("clouds", &["test", RELEASE, "--logs", "--timeout", "1m"]).await?;
-        ensure!(said.contains("It got the address "), "{said}");
+        ensure!(said.contains("The Service got the address "), "{said}");
         bed.step("helm test passed");
 
-        // Not because nobody asks.
+        // The namespace does enforce the profile.
         let host = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "host", "namespace": "clouds" },
             "spec": { "hostNetwork": true, "containers": [{ "name": "pause", "image": "localhost/pause:cluster" }] } });
-        let refused = bed.apply(&host).await.expect_err("it is not restricted").to_string();
+        let refused = bed.apply(&host).await.expect_err("the pod violates the profile").to_string();
         ensure!(refused.contains("violates PodSecurity"), "{refused}");
         Ok(())
     });

@@ -1,8 +1,8 @@
-//! Clocks that jump, of single containers: what their machine's clock says is nobody else's business, so it stays as it is.
+//! Clocks of single containers jump. The clock of the machine is shared with others, so it is not changed.
 //!
-//! A time namespace moves no wall clock. But a program asks for the time by a function that the kernel puts into each process (vDSO), and
-//! a process that writes there writes into a copy of its own: there the function is replaced by one that asks the kernel and adds an
-//! offset. To the process this is what `date --set` or a step of NTP is: the wall clock jumps, the monotonic one goes on.
+//! A time namespace moves no wall clock. But a program gets the time from a function that the kernel maps into each process (vDSO), and a
+//! write to that memory affects only the process' own copy: there the function is replaced by one that asks the kernel and adds an offset.
+//! The process sees the same as after `date --set` or a step of NTP: the wall clock jumps, the monotonic clock goes on.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -22,15 +22,18 @@ use crate::processes::{id, of, pods, signal};
 use crate::users::Users;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-/// Much less than an hour, and more than an Event is old.
+/// Much less than an hour, and more than the age of an Event.
 const MARGIN: SignedDuration = SignedDuration::from_mins(10);
-/// Of an Event.
+/// Reason of an Event.
 const FAILED: &str = "SyncLoadBalancerFailed: ";
 const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
 #[test]
-#[cfg_attr(not(target_arch = "x86_64"), ignore = "the function that tells the time is written for x86-64")]
-fn clocks_that_jump_stop_nobody_and_an_adapter_in_the_future_lets_nobody_new_in() {
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "the replacement of the clock function is written for x86-64"
+)]
+fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
     scenario(1, async |bed| {
         bed.install(&json!({})).await?;
         bed.until_initialised().await?;
@@ -50,22 +53,22 @@ fn clocks_that_jump_stop_nobody_and_an_adapter_in_the_future_lets_nobody_new_in(
             set_clock(id(1, controller)?, SignedDuration::ZERO)?;
         }
 
-        // Whose token the adapter knows goes on: for how long is no matter of the wall clock.
+        // Callers whose tokens the adapter has cached continue: the cache does not depend on the wall clock.
         let adapter = id(1, "adapter-sim")?;
         users.work_while(bed, "adapter", async { set_clock(adapter, HOUR) }).await?;
         ensure!(of(1)? == processes, "a process has ended");
         ensure!(holders(bed).await? == holders_before, "a Lease was lost:\n{holders_before}");
 
-        // To it a new token has expired already, and it cannot know better. Nothing goes for that, and it is told.
+        // For this adapter a new token has already expired. Nothing is deleted because of that, and it is reported.
         let newcomer = "app.kubernetes.io/component=service-controller";
         bed.kubectl(&["delete", "pod", "--namespace", NAMESPACE, "--selector", newcomer]).await?;
         let back = async {
-            let why = eventually("the Service says why it waits", WITHIN, || async {
+            let why = eventually("an Event says why the Service waits", WITHIN, || async {
                 let said = events_on(&bed.client, "Service", "meanwhile").await?;
-                said.into_iter().find(|it| it.starts_with(FAILED)).context("nothing is said")
+                said.into_iter().find(|it| it.starts_with(FAILED)).context("no such Event")
             })
             .await?;
-            bed.step(&format!("the Service says: {why}"));
+            bed.step(&format!("the Event says: {why}"));
             set_clock(adapter, SignedDuration::ZERO)
         };
         tokio::try_join!(users.make(bed, "meanwhile"), back)?;
@@ -76,13 +79,14 @@ fn clocks_that_jump_stop_nobody_and_an_adapter_in_the_future_lets_nobody_new_in(
     });
 }
 
-/// Waits until an Event is so far from our time: so the clock has jumped. Users see to it that there are some.
+/// Waits for an Event with a timestamp that is this far from the real time: the clock has jumped. Users create Services, so there are
+/// Events.
 async fn told_at(bed: &Bed, offset: SignedDuration) -> anyhow::Result<()> {
     let events: Api<Event> = Api::default_namespaced(bed.client.clone());
     let ensured = ListParams::default().fields("reason=EnsuredLoadBalancer");
     eventually(&format!("an Event is {offset:#} off"), WITHIN, || async {
         let times = events.list(&ensured).await?.items.into_iter().filter_map(|it| it.first_timestamp);
-        #[expect(clippy::disallowed_methods, reason = "the machine's clock is what others are off from")]
+        #[expect(clippy::disallowed_methods, reason = "the clock of the machine is the reference")]
         let now = Timestamp::now();
         let mut off: Vec<_> = times.map(|it| it.0.duration_since(now)).collect();
         off.sort();
@@ -99,14 +103,14 @@ async fn told_at(bed: &Bed, offset: SignedDuration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who has the Leases, and since when.
+/// Holders of the Leases, and the times of acquisition.
 async fn holders(bed: &Bed) -> anyhow::Result<String> {
     let path = "jsonpath={range .items[*]}{.metadata.name} {.spec.holderIdentity} {.spec.acquireTime}\n{end}";
     let selector = format!("app.kubernetes.io/instance={RELEASE}");
     bed.kubectl(&["get", "leases", "--namespace", NAMESPACE, "--selector", &selector, "--output", path]).await
 }
 
-/// From now on the process' wall clock is so far from that of the machine.
+/// Sets the wall clock of the process this far from that of the machine.
 fn set_clock(process: i32, offset: SignedDuration) -> anyhow::Result<()> {
     signal(process, Signal::STOP)?;
     let done = replace(process, offset);
@@ -121,19 +125,19 @@ fn replace(process: i32, offset: SignedDuration) -> anyhow::Result<()> {
     let memory = OpenOptions::new().read(true).write(true).open(proc.join("mem"))?;
     let mut image = vec![0; usize::try_from(end - begin)?];
     memory.read_exact_at(&mut image, begin)?;
-    let at = symbol(&image, b"__vdso_clock_gettime").context("its vDSO does not tell the time")?;
+    let at = symbol(&image, b"__vdso_clock_gettime").context("the vDSO has no clock_gettime")?;
     memory.write_all_at(&program(offset), begin + at)?;
     Ok(())
 }
 
-/// Where it is in memory.
+/// Address range of the vDSO.
 fn vdso(maps: &str) -> Option<(u64, u64)> {
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
     Some((u64::from_str_radix(begin, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
 }
 
-/// The value of a dynamic symbol of a 64-bit ELF image.
+/// The value of a dynamic symbol in a 64-bit ELF image.
 fn symbol(image: &[u8], name: &[u8]) -> Option<u64> {
     const DYNSYM: u64 = 11;
     let number = |at: u64, size: usize| {

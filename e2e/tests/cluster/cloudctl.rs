@@ -1,4 +1,4 @@
-//! `cloudctl`, as a person runs it: pages are read through kubelets, with no more rights than its page in the documentation gives.
+//! `cloudctl` as a user runs it: pages are read through kubelets, with exactly the rights in the documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::process::Command;
 
 use crate::bed::{Bed, NAMESPACE, WITHIN, chart, scenario, tell};
 
-/// Who reads, as the manifest of the documentation has it.
+/// The user that reads, as in the manifest of the documentation.
 const READER: &str = "cloudctl";
 
 async fn cloudctl(kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Output> {
@@ -24,31 +24,31 @@ async fn cloudctl(kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Output> {
     command.output().await.with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// What people would see.
+/// Prints the output for users.
 async fn show(kubeconfig: &Path, args: &[&str]) -> anyhow::Result<()> {
     let said = cloudctl(kubeconfig, args).await?;
     tell(&format!("$ cloudctl {}\n{}", args.join(" "), String::from_utf8_lossy(&said.stdout)));
     Ok(())
 }
 
-/// A report that is as it should be, sooner or later, with its exit code.
+/// Waits for a report that satisfies `look`, and returns the exit code.
 async fn until<T: DeserializeOwned + std::fmt::Debug>(
     kubeconfig: &Path,
     args: &[&str],
     look: impl Fn(&T) -> bool,
 ) -> anyhow::Result<i32> {
     let args = [args, &["-o", "json"]].concat();
-    eventually(&format!("cloudctl {args:?} shows it"), WITHIN, || async {
+    eventually(&format!("cloudctl {args:?} prints the expected report"), WITHIN, || async {
         let said = cloudctl(kubeconfig, &args).await?;
         let error = String::from_utf8_lossy(&said.stderr).into_owned();
         let report: T = serde_json::from_slice(&said.stdout).context(error)?;
         ensure!(look(&report), "{report:#?}");
-        said.status.code().context("it was killed")
+        said.status.code().context("a signal ended cloudctl")
     })
     .await
 }
 
-/// The manifest of the documentation, and a kubeconfig of who gets its rights.
+/// Applies the manifest of the documentation, and returns a kubeconfig with its rights.
 async fn reader(bed: &Bed) -> anyhow::Result<PathBuf> {
     let page = chart().join("../../docs/cloudctl.md");
     let page = fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
@@ -74,7 +74,7 @@ async fn kubeconfig(bed: &Bed, account: &str) -> anyhow::Result<PathBuf> {
 }
 
 #[test]
-fn cloudctl_reads_the_pages_of_pods_with_the_rights_of_its_page() {
+fn cloudctl_reads_pages_of_pods_with_the_documented_rights() {
     scenario(2, async |bed| {
         bed.install(&json!({ "serviceController": { "shards": 2, "replicas": 2 } })).await?;
         bed.until_initialised().await?;
@@ -105,7 +105,7 @@ fn cloudctl_reads_the_pages_of_pods_with_the_rights_of_its_page() {
     });
 }
 
-/// A ServiceAccount that may list pods, and no more.
+/// A ServiceAccount that may only list pods.
 async fn without_rights(bed: &Bed) -> anyhow::Result<()> {
     bed.kubectl(&["create", "role", "looks", "--verb=list", "--resource=pods", "--namespace", NAMESPACE])
         .await?;

@@ -1,4 +1,4 @@
-//! What the documentation tells its readers to type where pods run: logs, forwarded ports, rollouts, and the pages of the processes.
+//! Commands of the documentation that need running pods: logs, forwarded ports, rollouts, and the pages of the processes.
 
 use anyhow::ensure;
 use e2e::docs::{Terminal, pages};
@@ -7,22 +7,22 @@ use serde_json::json;
 
 use crate::bed::{Bed, NAMESPACE, scenario};
 
-/// Who left nothing but a load balancer, for the page of the orphans.
+/// The UID and the name of a former Service, for the page about orphans.
 const ORPHAN: [(&str, &str); 2] =
     [("ORPHAN", "6a8975f6-5934-407a-a36e-79ce71b9ee0d"), ("SERVICE", "default/kept")];
 
 #[test]
-fn what_pages_say_of_pods_works() {
+fn commands_of_pages_about_pods_work() {
     scenario(2, async |bed| {
         bed.install(&json!({})).await?;
         bed.until_initialised().await?;
         service("web").port(80).create(&bed.client).await?;
         bed.address("web").await?;
         let pages = pages("cluster")?;
-        ensure!(pages.len() >= 20, "of how many pages are there commands? {}", pages.len());
+        ensure!(pages.len() >= 20, "number of pages with commands: {}", pages.len());
         let mut faults = Vec::new();
         for page in pages {
-            // A page may change the release.
+            // The previous page may have changed the release.
             rolled_out(bed).await?;
             faults.extend(terminal(bed)?.type_in(&page).await?);
             bed.step(&format!("{}: {} commands", page.path, page.commands.len()));

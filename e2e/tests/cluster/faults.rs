@@ -1,4 +1,4 @@
-//! What fails in a cluster: each of our containers in turn, and the API server.
+//! Failures in a cluster: each of our containers in turn, and the API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,13 @@ use crate::bed::{Bed, IMAGES, NAMESPACE, WITHIN, scenario};
 use crate::processes::{component, id, of, pods, signal};
 use crate::users::Users;
 
-/// A Lease lasts 15 s, and its followers look every 2 s; the rest is a start on a machine with two cores.
+/// A Lease lasts 15 s, and standbys poll every 2 s; the rest is the start of a process on a machine with two cores.
 const LONGEST_WAIT: Duration = seconds(40);
-/// As long as the specification of these scenarios says: longer than all Leases and tokens' caches, and than the 50 s after which
-/// Kubernetes gives up on a node.
+/// Longer than all Leases and token caches, and than the 50 s after which Kubernetes considers a node unreachable.
 const MINUTE: Duration = seconds(60);
 
 #[test]
-fn each_container_that_is_killed_is_started_again_and_services_wait_no_longer_than_a_lease_lasts() {
+fn killed_containers_restart_and_services_wait_at_most_a_lease() {
     scenario(1, async |bed| {
         bed.install(&json!({})).await?;
         bed.until_initialised().await?;
@@ -32,13 +31,17 @@ fn each_container_that_is_killed_is_started_again_and_services_wait_no_longer_th
             ensure!(users.longest() <= LONGEST_WAIT, "{:?}", users.longest());
         }
         users.nothing_lost_or_twice(bed).await?;
-        ensure!(pods(bed, ".metadata.uid").await? == before, "they are not the same pods");
-        ensure!(pods(bed, ".status.containerStatuses[*].restartCount").await? == ["1"; 4], "not once each");
+        ensure!(pods(bed, ".metadata.uid").await? == before, "the pods were replaced");
+        ensure!(
+            pods(bed, ".status.containerStatuses[*].restartCount").await? == ["1"; 4],
+            "each \
+             container must restart once"
+        );
         Ok(())
     });
 }
 
-/// Kills it, and waits until it is ready again and does its work.
+/// Kills a container, and waits until it is ready again and works.
 async fn killed(bed: &Bed, image: &str) -> anyhow::Result<()> {
     let (component, former) = (component(image), id(1, image)?);
     signal(former, Signal::KILL)?;
@@ -46,17 +49,17 @@ async fn killed(bed: &Bed, image: &str) -> anyhow::Result<()> {
     let selector = format!("app.kubernetes.io/component={component}");
     let path = "jsonpath={range .items[*].status.containerStatuses[*]}{.restartCount} {.ready}{end}";
     let args = ["get", "pods", "--namespace", NAMESPACE, "--selector", &selector, "--output", path];
-    bed.until(&format!("{component} is started again and ready"), &args, |state| state == "1 true").await?;
-    ensure!(id(1, image)? != former, "it never ended");
+    bed.until(&format!("{component} is restarted and ready"), &args, |state| state == "1 true").await?;
+    ensure!(id(1, image)? != former, "the process is still the same");
     match image {
         "node-controller" => label_is_put_right(bed).await,
         "route-controller" => condition_is_put_right(bed).await,
-        // That is seen by the users.
+        // The users' Services show that.
         _ => Ok(()),
     }
 }
 
-/// What somebody makes of a label of the cloud's is undone.
+/// A changed label of the cloud is reverted.
 async fn label_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let label = "topology.kubernetes.io/zone";
     let get =
@@ -64,10 +67,10 @@ async fn label_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let right = bed.kubectl(&get).await?;
     ensure!(!right.is_empty(), "the node has no {label}");
     bed.kubectl(&["label", "node", "node-1", "--overwrite", &format!("{label}=by-hand")]).await?;
-    bed.until("the label is put right", &get, |now| now == right).await.map(drop)
+    bed.until("the label is reverted", &get, |now| now == right).await.map(drop)
 }
 
-/// So is what is made of the condition of the node's routes.
+/// So is a changed condition about the routes of the node.
 async fn condition_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let condition =
         json!({ "type": "NetworkUnavailable", "status": "False", "reason": "ByHand", "message": "" });
@@ -75,11 +78,11 @@ async fn condition_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     bed.kubectl(&["patch", "node", "node-1", "--subresource=status", "--patch", &patch]).await?;
     let path = "jsonpath={.status.conditions[?(@.type==\"NetworkUnavailable\")].reason}";
     let args = ["get", "node", "node-1", "--output", path];
-    bed.until("the condition is put right", &args, |reason| reason == "RouteCreated").await.map(drop)
+    bed.until("the condition is reverted", &args, |reason| reason == "RouteCreated").await.map(drop)
 }
 
 #[test]
-fn an_api_server_that_is_down_for_a_minute_costs_the_minute_and_nothing_else() {
+fn a_minute_without_the_api_server_loses_nothing() {
     scenario(1, async |bed| {
         bed.install(&json!({})).await?;
         bed.until_initialised().await?;
@@ -87,7 +90,7 @@ fn an_api_server_that_is_down_for_a_minute_costs_the_minute_and_nothing_else() {
         users.make(bed, "web").await?;
         let (node, processes) = (uid(bed).await?, of(1)?);
 
-        // One is under way, and what was asked of the cloud may still come.
+        // One Service is in progress, and vendor calls may still follow.
         service("in-flight").port(80).create(&bed.client).await?;
         let down = Instant::now();
         e2e_cluster::stop(bed.layout(), "kube-apiserver").await?;
@@ -101,7 +104,7 @@ fn an_api_server_that_is_down_for_a_minute_costs_the_minute_and_nothing_else() {
             let kept = before.iter().all(|(name, vips)| vips.is_empty() || now.get(name) == Some(vips));
             ensure!(kept, "load balancers were {before:?} and are {now:?}");
             let removed = bed.cloud.counts().await?.of(Operation::DeleteLoadBalancer);
-            ensure!(removed == 0, "a load balancer was removed");
+            ensure!(removed == 0, "a load balancer was deleted");
         }
         bed.give_pods_a_network(1).await?;
         bed.step("the API server is back");
@@ -110,13 +113,16 @@ fn an_api_server_that_is_down_for_a_minute_costs_the_minute_and_nothing_else() {
         bed.address("in-flight").await?;
         service("after").port(80).create(&bed.client).await?;
         bed.address("after").await?;
-        bed.step(&format!("Services are served {:.1} s after it is back", back.elapsed().as_secs_f64()));
+        bed.step(&format!(
+            "Services are served {:.1} s after the API server is back",
+            back.elapsed().as_secs_f64()
+        ));
         ready(bed).await?;
-        ensure!(of(1)? == processes, "a process was started again");
+        ensure!(of(1)? == processes, "a process was restarted");
         ensure!(pods(bed, ".status.containerStatuses[*].restartCount").await? == ["0"; 4], "restarts");
-        ensure!(uid(bed).await? == node, "the node is another one");
+        ensure!(uid(bed).await? == node, "the node has changed");
         let made = bed.cloud.counts().await?.of(Operation::CreateLoadBalancer);
-        ensure!(made == 3, "{made} load balancers were made for three Services");
+        ensure!(made == 3, "{made} load balancers were created for three Services");
         let now = served(&bed.cloud).await?;
         ensure!(now.len() == 3 && now.get("web") == before.get("web"), "{now:?}");
         Ok(())
@@ -127,7 +133,7 @@ async fn uid(bed: &Bed) -> anyhow::Result<String> {
     bed.kubectl(&["get", "node", "node-1", "--output", "jsonpath={.metadata.uid} {.spec.taints}"]).await
 }
 
-/// All of our pods are, after whatever was said of their node meanwhile.
+/// Waits until all our pods are ready and the node has no taints, after the node was considered unreachable.
 async fn ready(bed: &Bed) -> anyhow::Result<()> {
     eventually("all pods are ready", WITHIN, || async {
         let ready = pods(bed, ".status.containerStatuses[*].ready").await?;
@@ -143,7 +149,8 @@ async fn ready(bed: &Bed) -> anyhow::Result<()> {
 async fn served(cloud: &Simcloud) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
     let state = cloud.state().await?;
     let of = |balancer: &adapter_sim::simcloud::model::LoadBalancer| {
-        let name = balancer.tags.get("cloudadapter.dev/owner-name").context("nobody's load balancer")?;
+        let name =
+            balancer.tags.get("cloudadapter.dev/owner-name").context("a load balancer without an owner")?;
         Ok((name.clone(), balancer.vips.iter().map(ToString::to_string).collect()))
     };
     state.load_balancers.iter().map(of).collect()

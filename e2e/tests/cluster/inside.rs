@@ -1,4 +1,4 @@
-//! Into containers that run: what they see of files and network, as the kernel has it.
+//! Access to running containers: their files and network, as the kernel shows them.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,22 +25,22 @@ use crate::bed::{Bed, NAMESPACE, WITHIN};
 
 /// The port that [`answer`] opens.
 const PORT: u16 = 8080;
-/// Of a packet that nobody answers.
+/// A packet without an answer after this time is lost.
 const LOST_AFTER: Duration = seconds(2);
 
-/// One that runs.
+/// A running container.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     /// Its pod.
     pub(crate) pod: Pod,
-    /// Its own name, which in the chart is that of the component.
+    /// The name of the container, which in the chart is that of the component.
     pub(crate) name: String,
-    /// Its first process, by the machine's number.
+    /// PID of its first process on the machine.
     pub(crate) process: i32,
 }
 
 impl Container {
-    /// Those of the release, all running, by their names.
+    /// All containers of the release, running, sorted by name.
     pub(crate) async fn of_release(bed: &Bed) -> anyhow::Result<Vec<Self>> {
         let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
         let ours = ListParams::default().labels("app.kubernetes.io/name=cloud-controllers");
@@ -50,7 +50,7 @@ impl Container {
         Ok(found)
     }
 
-    /// The container of an ordinary pod that does nothing, on a node of one's choice.
+    /// The container of a pod that does nothing, on the given node.
     pub(crate) async fn idle(bed: &Bed, name: &str, node: &str) -> anyhow::Result<Self> {
         let pod = serde_json::json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -75,41 +75,41 @@ impl Container {
         let id = container.container_id.as_deref().and_then(|id| id.strip_prefix("containerd://"));
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).context("no node")?;
         let number = node.strip_prefix("node-").and_then(|number| number.parse().ok());
-        let node = layout::Node(number.with_context(|| format!("{node} is none of ours"))?);
+        let node = layout::Node(number.with_context(|| format!("{node} is not a node of this cluster"))?);
         let file = bed.layout().containers(node).join(id.context("no container ID")?).join("init.pid");
         let process = fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
         let (name, process) = (container.name.clone(), process.trim().parse()?);
         Ok(Self { pod, name, process })
     }
 
-    /// A file as the container sees it.
+    /// A file in the container's file system.
     pub(crate) fn file(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.process))
     }
 
-    /// What the kernel says of the process, such as `status`.
+    /// A file of the process in `/proc`, such as `status`.
     pub(crate) fn kernel_says(&self, of: &str) -> anyhow::Result<String> {
         let file = format!("/proc/{}/{of}", self.process);
         fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))
     }
 
-    /// The pod's name.
+    /// The name of the pod.
     pub(crate) fn pod_name(&self) -> &str {
         self.pod.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Where the pod is.
+    /// The node of the pod.
     pub(crate) fn node(&self) -> &str {
         self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
     }
 
-    /// The pod's address.
+    /// The address of the pod.
     pub(crate) fn address(&self) -> anyhow::Result<IpAddr> {
         let address = self.pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
         address.context("no address")?.parse().context("no address")
     }
 
-    /// One of its ports, by name.
+    /// The number of a named port.
     pub(crate) fn port(&self, name: &str) -> anyhow::Result<u16> {
         let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
         let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
@@ -118,22 +118,22 @@ impl Container {
         Ok(port.container_port.try_into()?)
     }
 
-    /// Where its port is.
+    /// The address of a named port.
     pub(crate) fn at(&self, port: &str) -> anyhow::Result<SocketAddr> {
         Ok((self.address()?, self.port(port)?).into())
     }
 
-    /// A connection from inside the pod.
+    /// Connects from inside the pod.
     pub(crate) async fn connect(&self, to: SocketAddr) -> anyhow::Result<TcpStream> {
         connect(self.in_network(TcpSocket::new_v4)?, to).await
     }
 
-    /// What is answered to `GET path`, for the pod.
+    /// The answer to `GET path` from inside the pod.
     pub(crate) async fn get(&self, from: SocketAddr, path: &str) -> anyhow::Result<String> {
         get_over(self.connect(from).await?, path).await
     }
 
-    /// Opens a port in the pod, where whoever asks is told the address he comes from.
+    /// Opens a port in the pod that answers each client with the client's address.
     pub(crate) fn answer(&self) -> anyhow::Result<Answering> {
         let listener = self.in_network(|| std::net::TcpListener::bind(("0.0.0.0", PORT)))?;
         listener.set_nonblocking(true)?;
@@ -152,10 +152,11 @@ impl Container {
         Ok(Answering { at, _serve: serve })
     }
 
-    /// Makes something there. Sockets stay in the network that they were made in, whoever uses them.
+    /// Creates a socket in the pod's network. A socket stays in the network in which it was created.
     fn in_network<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> anyhow::Result<T> {
-        let network = File::open(format!("/proc/{}/ns/net", self.process)).context("it has ended")?;
-        // A thread of its own, which takes the namespace along when it ends.
+        let network =
+            File::open(format!("/proc/{}/ns/net", self.process)).context("the process has ended")?;
+        // Another thread, so that the namespace is left when it ends.
         let made = thread::scope(|scope| {
             let there = scope.spawn(|| {
                 move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -164,25 +165,26 @@ impl Container {
             there.join()
         });
         made.unwrap_or_else(|panic| resume_unwind(panic))
-            .with_context(|| format!("not in {}", self.pod_name()))
+            .with_context(|| format!("cannot enter the network of {}", self.pod_name()))
     }
 }
 
-/// A port that is open until this is dropped.
+/// A port that is open until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Answering {
-    /// Where.
+    /// Address and port.
     pub(crate) at: SocketAddr,
     _serve: JoinSet<()>,
 }
 
-/// What is answered to `GET path`, for us, who are at home in the cluster's network.
+/// The answer to `GET path` from the cluster's network, in which the test runs.
 pub(crate) async fn get(from: SocketAddr, path: &str) -> anyhow::Result<String> {
     get_over(connect(TcpSocket::new_v4()?, from).await?, path).await
 }
 
 async fn connect(socket: TcpSocket, to: SocketAddr) -> anyhow::Result<TcpStream> {
-    let stream = timeout(LOST_AFTER, socket.connect(to)).await.with_context(|| format!("{to} is silent"))?;
+    let stream =
+        timeout(LOST_AFTER, socket.connect(to)).await.with_context(|| format!("no answer from {to}"))?;
     stream.with_context(|| format!("cannot reach {to}"))
 }
 
@@ -191,7 +193,7 @@ async fn get_over(mut stream: TcpStream, path: &str) -> anyhow::Result<String> {
     stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {from}\r\n\r\n").as_bytes()).await?;
     let mut answer = String::new();
     let read = timeout(LOST_AFTER, stream.read_to_string(&mut answer)).await;
-    read.with_context(|| format!("{from} does not end"))??;
+    read.with_context(|| format!("no end of the answer from {from}"))??;
     let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("{from}: {answer}"))?;
     ensure!(head.split(' ').nth(1) == Some("200"), "{from}{path}: {head}");
     Ok(body.to_owned())

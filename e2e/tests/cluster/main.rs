@@ -1,7 +1,7 @@
-//! The chart on a cluster with real kubelets, with our images, as a user installs it. Each scenario has a cluster of its own, and leaves
-//! nothing of it. `cargo xtask test cluster` runs them.
+//! The chart on a cluster with real kubelets, with our images, as a user installs it. Each scenario creates its own cluster and removes it.
+//! `cargo xtask test cluster` runs them.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 mod bed;
 mod bootstrap;

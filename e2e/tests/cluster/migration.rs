@@ -1,4 +1,4 @@
-//! From a Go cloud controller manager to ours: at once, or controller by controller.
+//! Migration from a former cloud controller manager to this project: at once, or controller by controller.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -18,18 +18,18 @@ use serde_json::{Value, json};
 use crate::bed::{Bed, RELEASE, WITHIN, scenario};
 use crate::picture::Picture;
 
-/// Its own pages, on the fabric's loopback.
+/// The port of the peer's pages, on the loopback address of the cluster's network.
 const PEER_PORT: u16 = 10258;
-/// A tag that the Go one puts on all that it makes.
+/// A tag on all objects that the former cloud controller manager creates.
 const GO_TAG: &str = "kubernetes.io/cluster/kubernetes";
-/// A tag of ours, on all that we make or have taken over.
+/// A tag on all objects that this project creates or adopts.
 const OUR_TAG: &str = "cloudadapter.dev/cluster-id";
 
-/// As docs/migrate.md has it: of what carries no tag of ours only what nobody owns, and only because we say so.
+/// As in docs/migrate.md: of objects without our tags, only those without an owner are adopted, and only with this setting.
 fn values(change: &Value) -> Value {
     let mut values = json!({
         "serviceController": { "serviceDefaults": { "adopt": "owned" } },
-        // What is done by hand is seen at once.
+        // Changes by hand are seen at once.
         "adapter": { "cache": { "instances": { "maxAge": "2s" }, "routes": { "maxAge": "2s" } } },
     });
     merge(&mut values, change);
@@ -37,7 +37,7 @@ fn values(change: &Value) -> Value {
 }
 
 #[test]
-fn ours_takes_over_from_a_go_one_and_nothing_is_made_anew() {
+fn migration_and_rollback_recreate_nothing() {
     build_the_peer();
     scenario(2, async |bed| {
         let mut peer = peer(bed, &PeerController::ALL).await?;
@@ -52,28 +52,35 @@ fn ours_takes_over_from_a_go_one_and_nothing_is_made_anew() {
         peer.ensure_running()?;
         peer.stop().await?;
         let before = Picture::take(bed).await?;
-        ensure!(before.balancers.len() == 2 && before.routes.len() == 2, "the Go one did it: {before:#?}");
+        ensure!(
+            before.balancers.len() == 2 && before.routes.len() == 2,
+            "the former cloud \
+             controller manager created {before:#?}"
+        );
         bed.cloud.reset_counts().await?;
 
         bed.install(&values(&json!({}))).await?;
-        bed.until_cloud("both load balancers are ours", |state| {
+        bed.until_cloud("this cluster owns both load balancers", |state| {
             for name in ["web", "api"] {
-                ensure!(state.balancer(name)?.tags.contains_key("cloudadapter.dev/hash"), "{name} is not");
+                ensure!(
+                    state.balancer(name)?.tags.contains_key("cloudadapter.dev/hash"),
+                    "{name} has no hash tag"
+                );
             }
             Ok(())
         })
         .await?;
-        // The second look after that begins when what the first one showed has been told to the controllers: what they would do has come.
+        // The controllers have seen the first listing when the second one begins: planned changes would have been made.
         let (routes, instances) = (Operation::ListRoutes, Operation::ListInstances);
         let counts = asked(bed, &bed.cloud.counts().await?, &[(routes, 2), (instances, 2)]).await?;
         ensure!(
             (counts.writes, counts.of(Operation::UpdateLoadBalancer)) == (2, 2),
-            "tags alone: {counts:?}"
+            "only tags are written: {counts:?}"
         );
         before.is_still_so(bed).await?;
         pods_reach_each_other(bed, &pods).await?;
 
-        // Ours is at work. What it does with what is new touches nothing of what was there.
+        // The controllers work. New objects do not affect existing ones.
         service("new").port(80).create(&bed.client).await?;
         bed.address("new").await?;
         before.is_still_so(bed).await?;
@@ -84,12 +91,15 @@ fn ours_takes_over_from_a_go_one_and_nothing_is_made_anew() {
     });
 }
 
-/// The Go one takes back what it made, as docs/migrate.md has it.
+/// The former cloud controller manager takes over its objects again, as in docs/migrate.md.
 async fn and_back_again(bed: &Bed, peer: &mut Peer, pods: &[Pod; 2]) -> anyhow::Result<()> {
-    // It knows nothing of what ours made.
+    // It does not know the objects that this project created.
     bed.kubectl(&["delete", "service", "new", "--timeout=60s"]).await?;
     let before = Picture::take(bed).await?;
-    ensure!(before.balancers.len() == 1 && before.routes.len() == 2, "web and two nodes: {before:#?}");
+    ensure!(
+        before.balancers.len() == 1 && before.routes.len() == 2,
+        "web and the routes of two nodes: {before:#?}"
+    );
     bed.cloud.reset_counts().await?;
     bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
     let gone = bed.cloud.counts().await?;
@@ -98,15 +108,15 @@ async fn and_back_again(bed: &Bed, peer: &mut Peer, pods: &[Pod; 2]) -> anyhow::
 
     release_the_lease(bed).await?;
     peer.start().await?;
-    bed.step("the Go one leads again");
+    bed.step("the former cloud controller manager leads again");
     let looks = [(Operation::ListRoutes, 2), (Operation::ListLoadBalancers, 1), (Operation::GetInstance, 1)];
     let counts = asked(bed, &gone, &looks).await?;
-    ensure!(counts.writes == 0, "nothing is made anew: {counts:?}");
+    ensure!(counts.writes == 0, "nothing is recreated: {counts:?}");
     service("last").port(80).create(&bed.client).await?;
     bed.address("last").await?;
     let counts = bed.cloud.counts().await?;
     let (made, routed) = (counts.of(Operation::CreateLoadBalancer), counts.of(Operation::BatchRoutes));
-    ensure!((made, routed) == (1, 0), "last alone: {counts:?}");
+    ensure!((made, routed) == (1, 0), "only the load balancer of last is created: {counts:?}");
     before.is_still_so(bed).await?;
     pods_reach_each_other(bed, pods).await?;
     goes_with_its_service(bed, "web").await?;
@@ -114,25 +124,25 @@ async fn and_back_again(bed: &Bed, peer: &mut Peer, pods: &[Pod; 2]) -> anyhow::
     peer.stop().await
 }
 
-/// Waits until the cloud was asked so many more times for each of these.
+/// Waits until the cloud has got this number of additional calls of each operation.
 async fn asked(bed: &Bed, before: &Counts, more: &[(Operation, u64)]) -> anyhow::Result<Counts> {
-    let counts = eventually(&format!("the cloud is asked for {more:?}"), WITHIN, || async {
+    let counts = eventually(&format!("the cloud has got the calls {more:?}"), WITHIN, || async {
         let now = bed.cloud.counts().await?;
         let all = more.iter().all(|(operation, more)| now.of(*operation) >= before.of(*operation) + more);
-        ensure!(all, "{now:?}, and before {before:?}");
+        ensure!(all, "{now:?}; before: {before:?}");
         Ok(now)
     })
     .await?;
-    bed.step(&format!("the cloud was asked for {more:?} more"));
+    bed.step(&format!("the cloud has got the calls {more:?}"));
     Ok(counts)
 }
 
 #[test]
-fn each_controller_works_alone_beside_a_go_one_that_does_the_rest() {
+fn each_controller_works_alone_beside_the_former_ccm() {
     build_the_peer();
     scenario(1, async |bed| {
         use PeerController::{Node, NodeLifecycle, Route, Service};
-        // Nodes are ours.
+        // Here the node-controller runs, and the former cloud controller manager does the rest.
         let mut go = peer(bed, &[Service, Route]).await?;
         bed.install(&values(&only("nodeController"))).await?;
         runs_alone(bed, "node-controller").await?;
@@ -143,7 +153,7 @@ fn each_controller_works_alone_beside_a_go_one_that_does_the_rest() {
         let state = until_routed(bed, GO_TAG).await?;
         made_by_go(&state, "one")?;
 
-        // Routes are ours.
+        // Here the route-controller runs.
         next(bed, &mut go).await?;
         bed.upgrade(&values(&only("routeController"))).await?;
         runs_alone(bed, "route-controller").await?;
@@ -155,33 +165,33 @@ fn each_controller_works_alone_beside_a_go_one_that_does_the_rest() {
         made_by_go(&bed.cloud.state().await?, "two")?;
         joins(bed, "second").await?;
 
-        // Load balancers are ours.
+        // Here the service-controller runs.
         next(bed, &mut go).await?;
         bed.upgrade(&values(&only("serviceController"))).await?;
         runs_alone(bed, "service-controller").await?;
         go = peer(bed, &[Node, NodeLifecycle, Route]).await?;
         service("three").port(80).create(&bed.client).await?;
         bed.address("three").await?;
-        bed.until_cloud("all load balancers are ours, and there are three", |state| {
+        bed.until_cloud("there are three load balancers, all owned by this cluster", |state| {
             ensure!(state.load_balancers.len() == 3, "{:?}", state.load_balancers);
             ["one", "two", "three"].iter().try_for_each(|name| state.balancer(name).map(drop))
         })
         .await?;
         let now = (bed.address("one").await?, bed.address("two").await?);
-        ensure!(now == (one.clone(), two.clone()), "they had {one} and {two}, and have {now:?}");
+        ensure!(now == (one.clone(), two.clone()), "the addresses were {one} and {two}, and are {now:?}");
         joins(bed, "third").await?;
         go.ensure_running()?;
         go.stop().await
     });
 }
 
-/// Outside of the cluster's network, which has no way to anywhere.
+/// Builds outside the cluster's network, which has no Internet access.
 fn build_the_peer() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(Peer::build()).unwrap();
 }
 
-/// The Go one with these controllers, at work.
+/// Starts the former cloud controller manager with these controllers, and waits until it leads.
 async fn peer(bed: &Bed, controllers: &[PeerController]) -> anyhow::Result<Peer> {
     let layout = bed.layout();
     let admin = Kubeconfig::read_from(layout.kubeconfig())?;
@@ -196,23 +206,23 @@ async fn peer(bed: &Bed, controllers: &[PeerController]) -> anyhow::Result<Peer>
     let flags = PeerFlags { controllers: controllers.to_vec(), ..PeerFlags::default() };
     let mut peer = Peer::install_at(bed.client.clone(), site, &bed.cloud, &flags).await?;
     peer.start().await?;
-    bed.step(&format!("the Go one leads, with {controllers:?}"));
+    bed.step(&format!("the former cloud controller manager leads, with {controllers:?}"));
     Ok(peer)
 }
 
-/// It stops, and its Lease does not hold up the next one of it for 15 s.
+/// Stops the former cloud controller manager. Its Lease must not delay its next start by 15 s.
 async fn next(bed: &Bed, peer: &mut Peer) -> anyhow::Result<()> {
     peer.stop().await?;
     release_the_lease(bed).await
 }
 
-/// Of the Go one, which stopped without that.
+/// Deletes the Lease of the former cloud controller manager, which does not release it on exit.
 async fn release_the_lease(bed: &Bed) -> anyhow::Result<()> {
     let lease = ["delete", "lease", "--namespace", "kube-system", "cloud-controller-manager"];
     bed.kubectl(&lease).await.map(drop)
 }
 
-/// One controller and none beside it.
+/// Values that enable a single controller.
 fn only(one: &str) -> Value {
     let all = ["nodeController", "routeController", "serviceController"];
     all.iter().map(|name| ((*name).to_owned(), json!({ "enabled": *name == one }))).collect()
@@ -237,7 +247,7 @@ async fn until_ready(bed: &Bed) -> anyhow::Result<()> {
     bed.until("no node is tainted", &taints, str::is_empty).await.map(drop)
 }
 
-/// A node with a machine of its own, and no kubelet, gets its provider ID.
+/// A node without a kubelet gets the provider ID of its instance.
 async fn joins(bed: &Bed, name: &str) -> anyhow::Result<()> {
     let machine = bed.cloud.create_instance(name).await?;
     node(name).register(&bed.client).await?;
@@ -247,9 +257,9 @@ async fn joins(bed: &Bed, name: &str) -> anyhow::Result<()> {
     delete_node(&bed.client, name).await
 }
 
-/// Waits until there are routes, each with this tag.
+/// Waits until there are routes, all with this tag.
 async fn until_routed(bed: &Bed, tag: &str) -> anyhow::Result<State> {
-    bed.until_cloud(&format!("there are routes of who tags with {tag}"), |state| {
+    bed.until_cloud(&format!("there are routes with the tag {tag}"), |state| {
         let all = state.routes.iter().all(|route| route.tags.contains_key(tag));
         ensure!(all && !state.routes.is_empty(), "{:?}", state.routes);
         Ok(state.clone())
@@ -266,11 +276,11 @@ fn made_by_go(state: &State, service: &str) -> anyhow::Result<()> {
     let mut all = state.load_balancers.iter();
     let made = all.find(|it| it.tags.get("kubernetes.io/service-name") == Some(&wanted));
     let made = made.with_context(|| format!("{service} has no load balancer"))?;
-    ensure!(!made.tags.contains_key(OUR_TAG), "it is ours: {made:?}");
+    ensure!(!made.tags.contains_key(OUR_TAG), "it has our tag: {made:?}");
     Ok(())
 }
 
-/// Somebody removes all routes, and they are there again.
+/// All routes are removed in the cloud, and created again.
 async fn lays_routes_again(bed: &Bed, pods: &[Pod; 2]) -> anyhow::Result<()> {
     let state = bed.cloud.state().await?;
     bed.cloud.by_hand(Method::POST, "/v1/routes:batch", Some(&without_routes(&state))).await?;
@@ -282,22 +292,22 @@ async fn goes_with_its_service(bed: &Bed, name: &str) -> anyhow::Result<()> {
     let services: Api<Service> = Api::default_namespaced(bed.client.clone());
     services.delete(name, &DeleteParams::default()).await?;
     let tag = format!("default/{name}");
-    bed.until_cloud(&format!("the load balancer of {name} goes with it"), |state| {
+    bed.until_cloud(&format!("the load balancer of {name} is deleted with it"), |state| {
         let mut all = state.load_balancers.iter();
-        ensure!(!all.any(|it| it.tags.get("kubernetes.io/service-name") == Some(&tag)), "it is there");
+        ensure!(!all.any(|it| it.tags.get("kubernetes.io/service-name") == Some(&tag)), "it still exists");
         Ok(())
     })
     .await
 }
 
-/// A pod with a network of its own.
+/// A pod on the pod network.
 struct Pod {
     address: IpAddr,
     /// A process in its network.
     process: u32,
 }
 
-/// One on each node.
+/// Starts one pod on each node.
 async fn two_pods(bed: &Bed) -> anyhow::Result<[Pod; 2]> {
     Ok([pod(bed, 1).await?, pod(bed, 2).await?])
 }
@@ -316,14 +326,14 @@ async fn pod(bed: &Bed, node: u8) -> anyhow::Result<Pod> {
     Ok(Pod { address, process: process_at(address)? })
 }
 
-/// The one that keeps the network of the pod with this address.
+/// The `pause` process in the network of the pod with this address.
 fn process_at(address: IpAddr) -> anyhow::Result<u32> {
     let named = |id: &u32| {
         fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim_end() == "pause")
     };
     let ids = fs::read_dir("/proc")?.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     let there = |id: &u32| {
-        // What its network takes for its own.
+        // The addresses of its network.
         let table = fs::read_to_string(format!("/proc/{id}/net/fib_trie")).unwrap_or_default();
         table.lines().any(|line| line.trim_start_matches([' ', '|', '-']) == address.to_string())
     };
@@ -331,7 +341,7 @@ fn process_at(address: IpAddr) -> anyhow::Result<u32> {
     found.with_context(|| format!("no process has {address}"))
 }
 
-/// Nothing listens there, so a pod that a packet reaches says so, and from where none comes back nobody says anything.
+/// No process listens on the port: a pod that gets the packet refuses the connection. Without routes, there is no answer at all.
 async fn pods_reach_each_other(bed: &Bed, [one, other]: &[Pod; 2]) -> anyhow::Result<()> {
     for (from, to) in [(one, other), (other, one)] {
         let to = SocketAddr::new(to.address, 9);

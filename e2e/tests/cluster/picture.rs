@@ -1,4 +1,4 @@
-//! What users have of nodes, Services and the cloud, to be compared with what they have later.
+//! A snapshot of nodes, Services and the cloud as users see them, for a comparison with a later state.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,28 +13,28 @@ use serde_json::{Value, json};
 
 use crate::bed::Bed;
 
-/// What no user may see changing.
+/// Objects that users must not see change.
 #[derive(Debug)]
 pub(crate) struct Picture {
     /// UID, specification, labels, addresses.
     nodes: BTreeMap<String, Value>,
     /// UID, specification, addresses.
     services: BTreeMap<String, Value>,
-    /// Apart from their tags, which say whose one is.
+    /// Load balancers without their tags, which record the owner.
     pub(crate) balancers: Vec<LoadBalancer>,
-    /// With all that they are.
+    /// Complete routes.
     pub(crate) routes: Vec<Route>,
 }
 
 impl Picture {
-    /// All that there is, as soon as no load balancer is being changed.
+    /// Takes a snapshot, as soon as no load balancer is being changed.
     pub(crate) async fn take(bed: &Bed) -> anyhow::Result<Self> {
         let (nodes, services): (Api<Node>, Api<Service>) =
             (Api::all(bed.client.clone()), Api::default_namespaced(bed.client.clone()));
         let nodes = nodes.list(&ListParams::default()).await?.items.into_iter().map(|node| {
             let (meta, status, mut spec) =
                 (node.metadata, node.status.unwrap_or_default(), node.spec.unwrap_or_default());
-            // What Kubernetes itself says of a kubelet.
+            // Taints that Kubernetes itself sets for a kubelet.
             spec.taints.get_or_insert_default().retain(|it| !it.key.starts_with("node.kubernetes.io/"));
             let network = status.conditions.into_iter().flatten().find(|it| it.type_ == "NetworkUnavailable");
             let network = network.map(|it| (it.status, it.reason));
@@ -59,13 +59,13 @@ impl Picture {
         Ok(Self { nodes, services, balancers: load_balancers.into_iter().map(apart).collect(), routes })
     }
 
-    /// All that was there is there, as it was. There may be more.
+    /// Checks that everything in the snapshot is unchanged. New objects are allowed.
     pub(crate) async fn is_still_so(&self, bed: &Bed) -> anyhow::Result<()> {
         let mut now = Self::take(bed).await?;
         now.services.retain(|name, _| self.services.contains_key(name));
         now.balancers.retain(|now| self.balancers.iter().any(|it| it.id == now.id));
         self.differs_in_nothing_from(&now)?;
-        bed.step("nodes, Services, load balancers and routes are as they were");
+        bed.step("nodes, Services, load balancers and routes are unchanged");
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl Picture {
         same("routes", &self.routes, &now.routes)
     }
 
-    /// The nodes alone, and of these who they are and their specification.
+    /// Compares only the UIDs and specifications of the nodes.
     pub(crate) async fn nodes_are_still_so(&self, bed: &Bed) -> anyhow::Result<()> {
         let who = |it: &Self| -> Vec<_> {
             it.nodes
@@ -85,11 +85,11 @@ impl Picture {
                 .collect()
         };
         same("nodes", &who(self), &who(&Self::take(bed).await?))?;
-        bed.step("nodes are as they were");
+        bed.step("nodes are unchanged");
         Ok(())
     }
 
-    /// It without a Service.
+    /// The snapshot without a Service.
     pub(crate) fn without(mut self, service: &str) -> Self {
         self.services.remove(service);
         self.balancers.retain(|it| !it.name.contains(service));
@@ -97,7 +97,7 @@ impl Picture {
     }
 }
 
-/// Fails with the lines that are not in both.
+/// Fails with the lines that differ.
 fn same<T: Debug + PartialEq>(what: &str, before: &T, now: &T) -> anyhow::Result<()> {
     if before == now {
         return Ok(());

@@ -1,7 +1,7 @@
-//! On the pod network, where NetworkPolicies would hold. Nothing here enforces them (the CNI plugins `ptp` and `portmap` know of none,
-//! which is looked at, too), so they are judged against the pods, labels, addresses and ports that the API server has, by what
-//! <https://kubernetes.io/docs/concepts/services-networking/network-policies/> says. Where implementations differ, both readings must
-//! agree.
+//! The pod network, where NetworkPolicies would be in effect. They are not enforced here (the CNI plugins `ptp` and `portmap` do not
+//! support them, which is tested, too), so the test applies them to the pods, labels, addresses and ports of the API server as
+//! <https://kubernetes.io/docs/concepts/services-networking/network-policies/> describes. Where implementations differ, both
+//! interpretations must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const ADAPTER: &str = "cloud-adapter";
 const CLOUD: u16 = e2e_cluster::layout::CLOUD_PORT;
 
 #[test]
-fn on_the_pod_network_all_works_across_nodes_and_the_policies_fit() {
+fn pod_network_works_across_nodes_and_policies_fit() {
     scenario(2, async |bed| {
         bed.install(&values(true)).await?;
         bed.until_initialised().await?;
@@ -37,7 +37,7 @@ fn on_the_pod_network_all_works_across_nodes_and_the_policies_fit() {
         };
         bed.until_cloud("both nodes have their route", routes(2)).await?;
         let before = policies(bed).await?;
-        ensure!(before.is_empty(), "on the host network they say nothing: {before:?}");
+        ensure!(before.is_empty(), "there are no policies on the host network: {before:?}");
 
         bed.upgrade(&values(false)).await?;
         let pods = eventually("all pods are on the pod network", WITHIN, || async {
@@ -45,7 +45,7 @@ fn on_the_pod_network_all_works_across_nodes_and_the_policies_fit() {
             placed(&pods).map(|()| pods)
         })
         .await?;
-        bed.step("all pods are on the pod network, the adapter on another node than who calls it");
+        bed.step("all pods are on the pod network, with the adapter and its callers on different nodes");
         service("web").port(80).create(&bed.client).await?;
         bed.address("web").await?;
         bed.cloud.create_instance("late").await?;
@@ -57,26 +57,26 @@ fn on_the_pod_network_all_works_across_nodes_and_the_policies_fit() {
         each_has_its_own(&policies, &pods)?;
         let stranger = Container::idle(bed, "stranger", "node-2").await?;
         judge(&policies, &pods, &stranger)?;
-        bed.step("the policies let through what must be, and nothing else");
+        bed.step("the policies allow exactly the necessary connections");
         let adapter = named(&pods, ADAPTER)?.at("grpc")?;
         let reached = stranger.connect(adapter).await;
-        ensure!(reached.is_ok(), "policies are enforced here now ({reached:?}): try them with packets, too");
+        ensure!(reached.is_ok(), "policies are enforced here now ({reached:?}): test them with packets, too");
 
-        // Who would mend the routes needs them itself, to reach the adapter; back on the host network it does not.
+        // On the pod network the route-controller needs routes to reach the adapter, so it cannot restore them; on the host network it can.
         remove_routes(bed).await?;
         let router = named(&pods, "route-controller")?;
         eventually("route-controller is cut off from the adapter", WITHIN, || async {
-            ensure!(router.connect(adapter).await.is_err(), "it reaches it");
+            ensure!(router.connect(adapter).await.is_err(), "it still reaches the adapter");
             Ok(())
         })
         .await?;
         bed.step("without routes, route-controller does not reach the adapter");
         bed.upgrade(&values(true)).await?;
-        bed.until_cloud("back on the host network, all routes are made again", routes(3)).await
+        bed.until_cloud("back on the host network, all routes are created again", routes(3)).await
     });
 }
 
-/// Who calls the adapter is on another node than the adapter.
+/// Puts the adapter and its callers on different nodes.
 fn values(host_network: bool) -> Value {
     let on = |node: &str| json!({ "nodeSelector": { "kubernetes.io/hostname": node } });
     json!({
@@ -103,10 +103,10 @@ async fn policies(bed: &Bed) -> anyhow::Result<Vec<NetworkPolicy>> {
 }
 
 fn named<'a>(pods: &'a [Container], name: &str) -> anyhow::Result<&'a Container> {
-    pods.iter().find(|pod| pod.name == name).with_context(|| format!("there is no {name}"))
+    pods.iter().find(|pod| pod.name == name).with_context(|| format!("{name} does not exist"))
 }
 
-/// Each policy is about the pods of its component, and opens ports that those have.
+/// Each policy selects the pods of its component, and opens only ports that they have.
 fn each_has_its_own(policies: &[NetworkPolicy], pods: &[Container]) -> anyhow::Result<()> {
     let names: BTreeSet<_> = policies.iter().filter_map(|policy| policy.metadata.name.as_deref()).collect();
     let wanted: BTreeSet<_> = CONTROLLERS.into_iter().chain([ADAPTER]).collect();
@@ -114,14 +114,14 @@ fn each_has_its_own(policies: &[NetworkPolicy], pods: &[Container]) -> anyhow::R
     for policy in policies {
         let name = policy.metadata.name.as_deref().unwrap_or_default();
         let about: Vec<_> = pods.iter().filter(|pod| is_about(policy, &End::of(pod))).collect();
-        let [pod] = about[..] else { bail!("{name} is about {about:?}") };
-        ensure!(pod.name == name, "{name} is about {}", pod.name);
-        // No reader of metrics is named.
+        let [pod] = about[..] else { bail!("{name} selects {about:?}") };
+        ensure!(pod.name == name, "{name} selects {}", pod.name);
+        // The values name no reader of metrics.
         let has: BTreeSet<_> = pod.port("grpc").into_iter().collect();
         let rules = policy.spec.iter().flat_map(|spec| spec.ingress.iter().flatten());
         let opened: BTreeSet<_> =
             rules.flat_map(|rule| rule.ports.iter().flatten()).filter_map(number).collect();
-        ensure!(opened == has, "{name} opens {opened:?}, and its pod serves callers at {has:?}");
+        ensure!(opened == has, "{name} opens {opened:?}, but its pod serves callers at {has:?}");
     }
     Ok(())
 }
@@ -133,7 +133,7 @@ fn number(port: &NetworkPolicyPort) -> Option<u16> {
     }
 }
 
-/// Who must reach what, and who must not.
+/// Checks the connections that must be possible and those that must not.
 fn judge(policies: &[NetworkPolicy], pods: &[Container], stranger: &Container) -> anyhow::Result<()> {
     let adapter = named(pods, ADAPTER)?;
     let (grpc, http) = (adapter.port("grpc")?, adapter.port("http")?);
@@ -190,7 +190,7 @@ fn judge(policies: &[NetworkPolicy], pods: &[Container], stranger: &Container) -
     Ok(())
 }
 
-/// What is sent to open a connection.
+/// The packets that open a connection.
 #[derive(Clone, Debug)]
 struct Packets {
     from: End,
@@ -199,19 +199,19 @@ struct Packets {
     port: u16,
 }
 
-/// What an `ipBlock` is about.
+/// Which addresses an `ipBlock` matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// All addresses, as Calico has it.
+    /// All addresses, as in Calico.
     AddressesOfPodsToo,
-    /// Only those that are no pod's, as Cilium has it.
+    /// Only addresses that belong to no pod, as in Cilium.
     AddressesOfOthers,
 }
 
 /// One end of a connection.
 #[derive(Clone, Debug)]
 struct End {
-    /// Of a pod: its namespace and labels.
+    /// Namespace and labels, if it is a pod.
     pod: Option<(String, BTreeMap<String, String>)>,
     address: Option<IpAddr>,
 }
@@ -228,10 +228,10 @@ impl End {
     }
 }
 
-/// Both ends have a say.
+/// The policies of both ends must allow the packets.
 fn lets_through(policies: &[NetworkPolicy], packets: &Packets, reading: Reading) -> anyhow::Result<bool> {
     for policy in policies {
-        // These are not understood here, and the chart makes none of them.
+        // This test does not support these fields, and the chart does not use them.
         let rules = json!(policy.spec).to_string();
         ensure!(!rules.contains("matchExpressions") && !rules.contains("endPort"), "{rules}");
     }
@@ -247,7 +247,7 @@ struct Direction<'a> {
 }
 
 impl Direction<'_> {
-    /// What no policy is about is open; else one of them must have a rule for it.
+    /// An end that no policy selects is open. Otherwise one of the policies must have a rule for the connection.
     fn open(&self, end: &End, other: &End) -> bool {
         let has_kind = |policy: &&NetworkPolicy| {
             let kinds = policy.spec.iter().flat_map(|spec| spec.policy_types.iter().flatten());
@@ -288,7 +288,7 @@ impl Direction<'_> {
                 self.reading == Reading::AddressesOfPodsToo
                     && other.address.is_some_and(|address| holds(block, address))
             }
-            // A selector of namespaces would be a hole that the chart does not make.
+            // The chart has no namespace selectors, which would open too much.
             (None, Some((at, labels))) => {
                 peer.namespace_selector.is_none()
                     && at == namespace

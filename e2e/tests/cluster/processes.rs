@@ -1,4 +1,4 @@
-//! Our programs on the nodes, as the machine sees them.
+//! Our programs on the nodes, as processes of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, IMAGES, NAMESPACE, RELEASE};
 
-/// The kernel keeps so many characters of a name.
+/// The kernel truncates names to this length.
 const NAME_MAX: usize = 15;
 
-/// Processes on the network of a node, by their images. Others of that name may run on this machine, for other tests.
+/// Processes in the network of a node, by image. Other tests may run processes of the same name on this machine.
 pub(crate) fn of(node: u8) -> anyhow::Result<BTreeMap<&'static str, i32>> {
-    let network = fs::metadata(Place::Node(Node(node)).namespace_file()).context("there is no such node")?;
+    let network =
+        fs::metadata(Place::Node(Node(node)).namespace_file()).context("the node does not exist")?;
     let mut found = BTreeMap::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // What has ended meanwhile is none of them.
+        // A process that has just ended is skipped.
         let (Ok(its), Ok(name)) =
             (fs::metadata(entry.path().join("ns/net")), fs::read_to_string(entry.path().join("comm")))
         else {
@@ -34,14 +35,14 @@ pub(crate) fn of(node: u8) -> anyhow::Result<BTreeMap<&'static str, i32>> {
     Ok(found)
 }
 
-/// The one of an image.
+/// The PID of an image's process on a node.
 pub(crate) fn id(node: u8, image: &str) -> anyhow::Result<i32> {
     of(node)?.get(image).copied().with_context(|| format!("no {image} runs on node {node}"))
 }
 
-/// Sends one a signal.
+/// Sends a signal to a process.
 pub(crate) fn signal(id: i32, signal: Signal) -> anyhow::Result<()> {
-    let process = Pid::from_raw(id).context("no process has this number")?;
+    let process = Pid::from_raw(id).context("invalid process ID")?;
     kill_process(process, signal).with_context(|| format!("cannot signal process {id}"))
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn component(image: &str) -> &str {
     if image == "adapter-sim" { "cloud-adapter" } else { image }
 }
 
-/// What all pods of the release say under a path, with blanks between.
+/// The values of a JSON path in all pods of the release.
 pub(crate) async fn pods(bed: &Bed, path: &str) -> anyhow::Result<Vec<String>> {
     let (selector, path) =
         (format!("app.kubernetes.io/instance={RELEASE}"), format!("jsonpath={{.items[*]{path}}}"));

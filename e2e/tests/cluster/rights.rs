@@ -1,5 +1,5 @@
-//! What the containers have: rights at the API server and at the adapter by the tokens that they are given, files, and what the kernel
-//! lets them do. `chart_install` compares the same rights by the names of their users.
+//! Permissions of the containers: at the API server and at the adapter with the tokens that are mounted, files, and kernel restrictions.
+//! `chart_install` checks the same RBAC rights by user name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,17 +17,17 @@ use crate::bed::{Bed, NAMESPACE, WITHIN, scenario};
 use crate::inside::Container;
 
 const ADAPTER: &str = "cloud-adapter";
-/// The key to the cloud.
+/// The cloud credentials.
 const KEY: &str = "the-clouds-own-key";
-/// Good for the API server.
+/// Folder of the token for the API server.
 const API: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Good for the adapter.
+/// Folder of the token for the adapter.
 const CLIENT: &str = "/var/run/secrets/cloud-adapter";
-/// The user that all of them are.
+/// The user of all containers.
 const USER: &str = "65532";
 
 #[test]
-fn each_container_has_what_is_listed_and_no_more() {
+fn each_container_has_only_the_listed_rights_and_files() {
     scenario(1, async |bed| {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "cloud", "namespace": NAMESPACE },
@@ -43,31 +43,31 @@ fn each_container_has_what_is_listed_and_no_more() {
             confined(container)?;
             files(container)?;
         }
-        bed.step("user, root, capabilities and files are as they should be");
+        bed.step("user, root, capabilities and files are right");
         for container in &all {
             tokens(bed, container).await?;
         }
-        bed.step("the tokens can do what is listed");
+        bed.step("the tokens have exactly the listed rights");
         adapters_door(bed, &all).await?;
-        bed.step("neither token opens the other door");
+        bed.step("each token is only accepted by its own server");
 
-        // Nobody is asked who he is: then the adapter needs nothing of the cluster.
+        // Without authentication of callers, the adapter needs no access to the API server.
         bed.upgrade(&json!({ "adapter": { "credentialsSecret": "cloud", "authentication": "none" } }))
             .await?;
         eventually("the adapter has no token", WITHIN, || async {
             let all = Container::of_release(bed).await?;
-            let adapter = all.iter().find(|it| it.name == ADAPTER).context("there is no adapter")?;
+            let adapter = all.iter().find(|it| it.name == ADAPTER).context("the adapter does not exist")?;
             let (config, token) = (adapter.file("/etc/cloud-adapter"), adapter.file(API));
-            ensure!(config.exists() && !token.exists(), "{} is there", token.display());
+            ensure!(config.exists() && !token.exists(), "{} exists", token.display());
             Ok(())
         })
         .await?;
-        bed.step("an adapter that asks nobody has no token");
+        bed.step("an adapter without authentication has no token");
         Ok(())
     });
 }
 
-/// What the kernel lets it do.
+/// Checks the restrictions by the kernel.
 fn confined(container: &Container) -> anyhow::Result<()> {
     let (name, status) = (&container.name, container.kernel_says("status")?);
     let field = |name: &str| {
@@ -85,13 +85,13 @@ fn confined(container: &Container) -> anyhow::Result<()> {
         ("CapBnd", &none),
         ("CapAmb", &none),
         ("NoNewPrivs", "1"),
-        // Filtered.
+        // Mode 2: filtered.
         ("Seccomp", "2"),
     ] {
         let has = field(of);
         ensure!(has.as_deref() == Some(wanted), "{name}: {of} {has:?}, wanted {wanted}");
     }
-    // Not even for us, who may do everything: the mounts themselves are read-only.
+    // Not even root can write here, as this test: the mounts themselves are read-only.
     for folder in ["/", "/tmp", "/etc", CLIENT, API].map(|folder| container.file(folder)) {
         let refused = fs::write(folder.join("written"), "").err().map(|error| error.kind());
         let right = [std::io::ErrorKind::ReadOnlyFilesystem, std::io::ErrorKind::NotFound];
@@ -104,7 +104,7 @@ fn confined(container: &Container) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is mounted, and where the keys are.
+/// Checks the mounted files, and which of them contain keys.
 fn files(container: &Container) -> anyhow::Result<()> {
     let name = &container.name;
     let api = (API, ["ca.crt", "namespace", "token"].as_slice());
@@ -150,7 +150,7 @@ fn files(container: &Container) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was mounted for this container, beside what each has.
+/// Mount points of this container, without those that every container has.
 fn mounted(container: &Container) -> anyhow::Result<Vec<String>> {
     let mounts = container.kernel_says("mountinfo")?;
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
@@ -164,14 +164,14 @@ fn mounted(container: &Container) -> anyhow::Result<Vec<String>> {
         .collect())
 }
 
-/// The files of a volume: Kubernetes puts them behind a link that it swaps, whose name has two dots.
+/// The files of a volume. Kubernetes puts them behind a link whose name starts with two dots.
 fn listed(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.filter(|name| !name.starts_with("..")).collect())
 }
 
-/// What its token for the API server can do, more than one of an account without any role.
+/// Checks the rights of the container's token for the API server beyond those of an account without roles.
 async fn tokens(bed: &Bed, container: &Container) -> anyhow::Result<()> {
     let name = &container.name;
     let as_itself = kubeconfig(bed, container, &format!("{API}/token"))?;
@@ -184,12 +184,12 @@ async fn tokens(bed: &Bed, container: &Container) -> anyhow::Result<()> {
         let all = rights_listed(&bed.kubectl_as(&as_itself, &list).await?)?;
         let nobody = ["--as", "system:serviceaccount:kube-system:nobody"];
         let basic = rights_listed(&bed.kubectl(&[&list[..], &nobody].concat()).await?)?;
-        ensure!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not part of {all:?}");
+        ensure!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not a subset of {all:?}");
         let (own, wanted) = (all.difference(&basic).cloned().collect(), wanted(name, namespace)?);
         let (more, less) = (missing(&wanted, &own), missing(&own, &wanted));
         ensure!(own == wanted, "{name} in {namespace} may {more:?}, and may not {less:?}");
     }
-    // As the API server says when it is asked to do it.
+    // The API server must also refuse the actual requests.
     for args in [
         ["get", "secrets", "--all-namespaces"].as_slice(),
         &["get", "secret", "cloud", "--namespace", NAMESPACE],
@@ -211,7 +211,7 @@ fn missing(from: &BTreeSet<String>, of: &BTreeSet<String>) -> Vec<String> {
 
 fn refused(answer: &anyhow::Result<String>, word: &str, what: &str) -> anyhow::Result<()> {
     match answer {
-        Ok(done) => bail!("{what} was let through: {done}"),
+        Ok(done) => bail!("{what} was allowed: {done}"),
         Err(error) => {
             ensure!(format!("{error:#}").to_lowercase().contains(word), "{what}: {error:#}");
             Ok(())
@@ -219,7 +219,7 @@ fn refused(answer: &anyhow::Result<String>, word: &str, what: &str) -> anyhow::R
     }
 }
 
-/// As SECURITY.md has it.
+/// The rights that SECURITY.md lists.
 fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let node =
         ["get nodes", "list nodes", "watch nodes", "patch nodes", "delete nodes", "patch nodes/status"];
@@ -245,7 +245,7 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
         "node-controller" => (&node, &[]),
         "service-controller" => (&service, &releases),
         "route-controller" => (&["list nodes", "watch nodes", "patch nodes/status"], &record),
-        other => bail!("nobody knows {other}"),
+        other => bail!("unknown component {other}"),
     };
     let mut rights: BTreeSet<_> =
         own.iter().chain(&["create events", "patch events"]).map(|&right| right.to_owned()).collect();
@@ -255,7 +255,7 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     rights.extend(near.iter().map(|&right| right.to_owned()));
     rights.extend(["get", "list", "watch"].map(|verb| format!("{verb} endpointslices.discovery.k8s.io")));
     rights.insert("create leases.coordination.k8s.io".to_owned());
-    // Of all shards that there may be.
+    // Leases of all possible shards.
     for shard in 0..64 {
         let of = if shard == 0 { String::new() } else { format!("-{shard}") };
         let lease = |verb| format!("{verb} leases.coordination.k8s.io named cloud-{name}{of}");
@@ -264,7 +264,7 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(rights)
 }
 
-/// The administrator's kubeconfig, with the token that a container has.
+/// The administrator's kubeconfig, with a container's token.
 fn kubeconfig(bed: &Bed, container: &Container, token: &str) -> anyhow::Result<PathBuf> {
     let token = fs::read_to_string(container.file(token)).with_context(|| format!("no {token}"))?;
     let file = bed.layout().home.join("container.kubeconfig");
@@ -272,11 +272,11 @@ fn kubeconfig(bed: &Bed, container: &Container, token: &str) -> anyhow::Result<P
     Ok(file)
 }
 
-/// The token for the adapter is no good at the API server, and the other way round; each is good at its own.
+/// The token for the adapter is refused by the API server, and the other way round; each is accepted by its own server.
 async fn adapters_door(bed: &Bed, all: &[Container]) -> anyhow::Result<()> {
     let id = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
     let cluster = bed.kubectl(&id).await?;
-    let adapter = all.iter().find(|it| it.name == ADAPTER).context("there is no adapter")?;
+    let adapter = all.iter().find(|it| it.name == ADAPTER).context("the adapter does not exist")?;
     for controller in all.iter().filter(|it| it.name != ADAPTER) {
         let name = &controller.name;
         let as_client = kubeconfig(bed, controller, &format!("{CLIENT}/token"))?;

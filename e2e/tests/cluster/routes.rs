@@ -1,4 +1,4 @@
-//! Packets between pods of different nodes: they arrive where route-controller made the cloud a route, and nowhere else.
+//! Packets between pods on different nodes: they arrive if the route-controller has created routes in the cloud, and only then.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use crate::bed::{Bed, WITHIN, scenario};
 use crate::inside::{Answering, Container};
 
 #[test]
-fn pods_of_two_nodes_reach_each_other_by_the_routes_alone() {
+fn pods_on_two_nodes_reach_each_other_only_by_routes() {
     scenario(2, async |bed| {
-        // Everything but the routes.
+        // Everything except the routes.
         bed.install(&json!({ "routeController": { "enabled": false } })).await?;
         bed.until_initialised().await?;
         let pair = Pair::start(bed).await?;
@@ -21,7 +21,7 @@ fn pods_of_two_nodes_reach_each_other_by_the_routes_alone() {
         let routes = bed.cloud.state().await?.routes;
         ensure!(routes.is_empty(), "{routes:?}");
 
-        // Looks often enough for a test; by default that is 5 minutes, and what the adapter remembers 2 minutes old.
+        // Intervals that suit a test; the defaults are 5 minutes for the controller, and 2 minutes for the adapter's cache.
         let often = json!({
             "adapter": { "cache": { "routes": { "maxAge": "5s" } } },
             "routeController": { "reconciliationPeriod": "5s" },
@@ -32,20 +32,20 @@ fn pods_of_two_nodes_reach_each_other_by_the_routes_alone() {
         let ours = destinations(bed).await?;
         ensure!(ours == bed.pod_networks().await?.into_iter().collect(), "{ours:?}");
 
-        // Somebody removes them by hand, and they cannot be made again for now.
-        eventually("the routes are gone and stay so", WITHIN, || async {
+        // The routes are removed in the cloud, and cannot be created again for now.
+        eventually("the routes are removed and not restored", WITHIN, || async {
             bed.cloud.clear_faults().await?;
             remove_routes(bed).await?;
             let refusal = json!({ "match": { "operation": "BatchRoutes" }, "action": { "respond": { "status": 503 } } });
             bed.cloud.add_fault(&from_value(refusal)?).await?;
             let quicker = bed.cloud.state().await?.routes;
-            ensure!(quicker.is_empty(), "mended before: {quicker:?}");
+            ensure!(quicker.is_empty(), "restored too early: {quicker:?}");
             Ok(())
         })
         .await?;
-        pair.cut_off(bed, "somebody removed the routes").await?;
+        pair.cut_off(bed, "the routes were removed in the cloud").await?;
         bed.cloud.clear_faults().await?;
-        pair.connected(bed, "route-controller has mended them").await?;
+        pair.connected(bed, "route-controller has restored them").await?;
         let mended = destinations(bed).await?;
         ensure!(mended == ours, "{mended:?}");
         Ok(())
@@ -55,7 +55,7 @@ fn pods_of_two_nodes_reach_each_other_by_the_routes_alone() {
 /// Two pods on two nodes.
 struct Pair([Side; 2]);
 
-/// A pod that answers whoever asks.
+/// A pod that answers its clients.
 struct Side {
     pod: Container,
     answering: Answering,
@@ -69,13 +69,13 @@ impl Pair {
         Ok(Self([side(one)?, side(two)?]))
     }
 
-    /// From, and to.
+    /// Both directions: from, and to.
     fn ways(&self) -> [(&Side, &Side); 2] {
         let Self([one, two]) = self;
         [(one, two), (two, one)]
     }
 
-    /// Neither reaches the other, and each what is on its own node.
+    /// Waits until neither pod reaches the other, and checks that each reaches itself.
     async fn cut_off(&self, bed: &Bed, because: &str) -> anyhow::Result<()> {
         eventually(&format!("no packet arrives: {because}"), WITHIN, || async {
             for (from, to) in self.ways() {
@@ -92,7 +92,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Each reaches the other, and is seen there with its own address.
+    /// Waits until each pod reaches the other, with its own address as the source.
     async fn connected(&self, bed: &Bed, because: &str) -> anyhow::Result<()> {
         eventually(&format!("packets arrive: {because}"), WITHIN, || async {
             for (from, to) in self.ways() {
@@ -108,7 +108,7 @@ impl Pair {
     }
 }
 
-/// Whoever made them.
+/// Removes all routes, whatever their owner.
 pub(crate) async fn remove_routes(bed: &Bed) -> anyhow::Result<()> {
     let routes = bed.cloud.state().await?.routes;
     let ids: Vec<_> = routes.iter().map(|route| &route.id).collect();
@@ -119,7 +119,7 @@ async fn destinations(bed: &Bed) -> anyhow::Result<BTreeSet<String>> {
     Ok(bed.cloud.state().await?.routes.iter().map(|route| route.destination.to_string()).collect())
 }
 
-/// Both nodes say so.
+/// Waits until both nodes have the condition.
 async fn conditions(bed: &Bed) -> anyhow::Result<()> {
     let reasons = "jsonpath={.items[*].status.conditions[?(@.type==\"NetworkUnavailable\")].reason}";
     let both = |all: &str| all == "RouteCreated RouteCreated";

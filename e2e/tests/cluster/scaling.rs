@@ -1,4 +1,4 @@
-//! Each controller is scaled from one process to three and back while users work: what it does is shared, and nothing is done twice.
+//! Each controller is scaled from one process to three and back while users work: the work is shared, and nothing is done twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use crate::bed::{Bed, NAMESPACE, WITHIN, scenario, tell};
 use crate::inside::{Container, get};
 
-/// On the host network their ports keep replicas on different nodes.
+/// On the host network, port conflicts keep replicas on different nodes.
 const NODES: u8 = 3;
 const SHARDS: usize = 3;
-/// What users get done in each state of affairs.
+/// Rounds of user work in each step.
 const ROUNDS: usize = 6;
-/// The nodes that run pods, unlike those that users register.
+/// Label of the nodes that run pods, in contrast to nodes that users register.
 const REAL: &str = "cluster.test/runs-pods";
 
 #[test]
@@ -41,7 +41,10 @@ fn each_controller_is_scaled_under_load_and_its_shards_follow() {
                 bed.step("users have worked on");
             }
             let now = processes_beside(bed, controller).await?;
-            ensure!(now == others, "{controller} was scaled, and of the others {others:?} became {now:?}");
+            ensure!(
+                now == others,
+                "{controller} was scaled, but the other pods changed from {others:?} to {now:?}"
+            );
         }
         let outcome = load.stop().await?;
         settled(bed, &outcome).await?;
@@ -53,18 +56,18 @@ fn values() -> Value {
     let real = json!({ REAL: "yes" });
     let shared = json!({ "shards": SHARDS, "nodeSelector": real });
     json!({
-        // Routes to machines that are gone go as soon as a listing shows it.
+        // Routes to deleted instances are removed as soon as a listing shows it.
         "adapter": { "nodeSelector": real, "cache": { "routes": { "maxAge": "5s" } } },
         "nodeController": shared, "routeController": shared, "serviceController": shared,
     })
 }
 
-/// As an operator does it; waits until the shards are shared fairly.
+/// Scales a controller as an operator does; waits until the shards are shared equally.
 async fn scale(bed: &Bed, controller: &str, replicas: usize) -> anyhow::Result<()> {
     let begin = Instant::now();
     let (deployment, replicas_arg) = (format!("deployment/{controller}"), format!("--replicas={replicas}"));
     bed.kubectl(&["scale", &deployment, &replicas_arg, "--namespace", NAMESPACE]).await?;
-    eventually(&format!("{replicas} of {controller} share {SHARDS} shards"), WITHIN, || async {
+    eventually(&format!("{replicas} replicas of {controller} share {SHARDS} shards"), WITHIN, || async {
         let shares = shares(bed, controller).await?;
         let holders: BTreeSet<_> = holders(bed, controller).await?.into_iter().collect();
         let fair = shares.values().all(|own| own.len() == SHARDS / replicas);
@@ -76,11 +79,14 @@ async fn scale(bed: &Bed, controller: &str, replicas: usize) -> anyhow::Result<(
         Ok(())
     })
     .await?;
-    bed.step(&format!("{controller}: {replicas} share {SHARDS} shards, {:.1?} after scale", begin.elapsed()));
+    bed.step(&format!(
+        "{controller}: {replicas} replicas share {SHARDS} shards, {:.1?} after scale",
+        begin.elapsed()
+    ));
     Ok(())
 }
 
-/// Which shards each pod of a controller says that it has, of all that there are: also of those that are about to end.
+/// The shards that each pod of a controller holds according to its metrics. Pods that are about to end are included.
 async fn shares(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMap<String, BTreeSet<usize>>> {
     let mut shares = BTreeMap::new();
     for container in Container::of_release(bed).await?.iter().filter(|it| it.name == controller) {
@@ -94,14 +100,16 @@ async fn shares(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMap<String, 
     Ok(shares)
 }
 
-/// Who holds each shard's Lease, as the API server says.
+/// The holder of each shard's Lease, from the API server.
 async fn holders(bed: &Bed, controller: &str) -> anyhow::Result<Vec<String>> {
     let leases: Api<Lease> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let mut holders = Vec::new();
     for shard in 0..SHARDS {
         let name = lease(controller, shard);
         let holder = leases.get(&name).await?.spec.and_then(|spec| spec.holder_identity);
-        holders.push(holder.filter(|holder| !holder.is_empty()).with_context(|| format!("{name} is free"))?);
+        holders.push(
+            holder.filter(|holder| !holder.is_empty()).with_context(|| format!("{name} has no holder"))?,
+        );
     }
     Ok(holders)
 }
@@ -110,7 +118,7 @@ fn lease(controller: &str, shard: usize) -> String {
     if shard == 0 { format!("cloud-{controller}") } else { format!("cloud-{controller}-{shard}") }
 }
 
-/// The pods of all other Deployments, and how often each was started again.
+/// The pods of all other Deployments, and their restart counts.
 async fn processes_beside(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMap<String, i32>> {
     let pods: Api<Pod> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let others =
@@ -123,11 +131,11 @@ async fn processes_beside(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMa
     Ok(pods.iter().map(|pod| (pod.metadata.name.clone().unwrap_or_default(), starts(pod))).collect())
 }
 
-/// Each Service has one load balancer, complete, with the address that its user sees; each node its route; nothing else is left.
+/// Each Service has one complete load balancer, with the address in its status, each node has its route, and nothing else is left.
 async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let real = bed.pod_networks().await?;
     ensure!(real.len() == usize::from(NODES), "{real:?}");
-    bed.until_cloud("everything is there once", |state| {
+    bed.until_cloud("each object exists exactly once", |state| {
         let complete = |it: &LoadBalancer| json!(it.status) == "ACTIVE" && it.listeners.len() == 2;
         ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
         let owner = |it: &LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").cloned();
@@ -146,12 +154,12 @@ async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     for name in &outcome.services {
         let shown = bed.address(name).await?;
         let vips = bed.cloud.state().await?.balancer(name)?.vips.clone();
-        ensure!(vips.iter().any(|vip| vip.to_string() == shown), "{name}: {shown}, and it has {vips:?}");
+        ensure!(vips.iter().any(|vip| vip.to_string() == shown), "{name} shows {shown}, but has {vips:?}");
     }
     Ok(())
 }
 
-/// One load balancer was made for each Service that ever was, and removed once; each node was initialised once each time that it came.
+/// One load balancer was created for each Service, and deleted once with it; each node was initialised once each time it joined.
 async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let counts: Counts = bed.cloud.counts().await?;
     let there = outcome.services.len();
@@ -172,37 +180,37 @@ async fn nothing_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let synced: i32 = synced.map(|event| event.count.unwrap_or(1)).sum();
     ensure!(
         synced == i32::try_from(outcome.n_joined)?,
-        "{synced} times Synced, and {} joined",
+        "{synced} Events Synced for {} nodes that joined",
         outcome.n_joined
     );
     let warnings = events.iter().filter(|event| {
         let by = event.source.iter().filter_map(|source| source.component.as_deref());
         let ours = by.chain(event.reporting_component.as_deref()).any(|by| REPORTERS.contains(&by));
-        // A Service that comes a moment before the first node is told that there is none yet.
+        // A Service that is created just before the first node is ready may get an Event that there is no node yet.
         let early = event.reason.as_deref() == Some("UnAvailableLoadBalancer");
         event.type_.as_deref() == Some("Warning") && ours && !early
     });
     let warnings: Vec<_> = warnings.map(|event| (&event.involved_object.name, &event.message)).collect();
     ensure!(warnings.is_empty(), "{warnings:#?}");
     tell(&format!(
-        "  {} Services and {} nodes came and went; the cloud was asked {:?}",
+        "  {} Services and {} nodes came and went; calls to the cloud: {:?}",
         outcome.n_services, outcome.n_joined, counts.by_operation
     ));
     Ok(())
 }
 
-/// A load balancer is completed once for each wish of its user, and its members change no more often than there are other nodes. What two
-/// did would be there twice.
+/// A load balancer is completed once for each change by its user, and its backends change no more often than nodes do. A duplicate write by
+/// two replicas would be an additional one.
 async fn nothing_written_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let log = bed.cloud.requests().await?;
-    ensure!(bed.cloud.counts().await?.total == u64::try_from(log.len())?, "the log has not all of them");
-    // Each node of a user's comes, and all but those that are there went; the real ones came.
+    ensure!(bed.cloud.counts().await?.total == u64::try_from(log.len())?, "the log is incomplete");
+    // Each node of a user joins, and all but those that are left were deleted; nodes that run pods only join.
     let other_nodes = 2 * outcome.n_joined - outcome.networks.len() + usize::from(NODES);
     let laid: Vec<_> = log.iter().filter(|entry| entry.operation == Operation::BatchRoutes).collect();
-    ensure!(laid.len() <= other_nodes, "{} writes of routes for {other_nodes} changes", laid.len());
+    ensure!(laid.len() <= other_nodes, "{} writes of routes for {other_nodes} changes of nodes", laid.len());
     ensure!(laid.iter().all(|entry| entry.status == Some(200)), "{laid:?}");
     for (operation, at_most) in [
-        // Its user wants one port, and then two.
+        // The user first wants one port, and then two.
         (Operation::UpdateLoadBalancer, WISHES),
         (Operation::CreateListener, WISHES),
         (Operation::UpdateListener, 0),
@@ -218,14 +226,17 @@ async fn nothing_written_twice(bed: &Bed, outcome: &Outcome) -> anyhow::Result<(
         }
         let most = by_object.iter().max_by_key(|(_, n)| **n);
         tell(&format!("  {operation:?}: {most:?} of {} objects, at most {at_most}", by_object.len()));
-        ensure!(most.is_none_or(|(_, n)| *n <= at_most), "{operation:?}: {most:?}, wanted at most {at_most}");
+        ensure!(
+            most.is_none_or(|(_, n)| *n <= at_most),
+            "{operation:?}: {most:?}, expected at most {at_most}"
+        );
     }
     Ok(())
 }
 
-/// How often a user says what a Service shall have.
+/// How often a user changes the ports of a Service.
 const WISHES: usize = 2;
 
-/// As whom the controllers report Events.
+/// Names under which the controllers emit Events.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];

@@ -1,4 +1,4 @@
-//! The cloud becomes another one by `helm upgrade`: nothing is changed there, nor lost here, before a person says that it is meant.
+//! `helm upgrade` switches to another cloud: nothing is changed there, nor lost here, before an operator confirms the move.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,14 +19,14 @@ use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, chart, scenario};
 use crate::picture::Picture;
 
 const CONTROLLERS: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
-/// Where another simulated cloud listens.
+/// Port of another simulated cloud.
 const OTHER_CLOUD: u16 = 9798;
-/// Where the adapter in Python does, and its probes.
+/// Ports of the adapter in Python, for gRPC and for probes.
 const OTHER_ADAPTER: [u16; 2] = [9443, 9444];
-/// Where it tells what is in its cloud.
+/// Address of the console that lists the objects of its cloud.
 const CONSOLE: &str = "127.0.0.1:9445";
 
-/// Where a node would go soon if its machine were not there any more. Pods run where there is a kubelet.
+/// With these values, a node is soon deleted when its instance is gone. Pods run on the node with a kubelet.
 fn values(change: &Value) -> Value {
     let there = json!({ "kubernetes.io/hostname": "node-1" });
     let mut values = json!({
@@ -42,11 +42,11 @@ fn values(change: &Value) -> Value {
 }
 
 #[test]
-fn at_another_endpoint_nothing_is_changed_and_on_the_way_back_nothing_is_missing() {
+fn another_cloud_endpoint_changes_nothing_until_confirmed() {
     scenario(1, async |bed| {
         let before = at_home(bed).await?;
         let (_process, other) = another_cloud(bed).await?;
-        // One that shows that it shows machines, so that absence there would prove something.
+        // An instance there, so that the other cloud's listing is not empty and would prove absence.
         other.create_instance("of-somebody-else").await?;
         bed.cloud.reset_counts().await?;
         other.reset_counts().await?;
@@ -61,13 +61,13 @@ fn at_another_endpoint_nothing_is_changed_and_on_the_way_back_nothing_is_missing
         told(bed, "Service", "leaves", "SyncLoadBalancerFailed", |it| it.contains("project other")).await?;
         looked_again(&other).await?;
         before.is_still_so(bed).await?;
-        ensure!(services.get_opt("leaves").await?.is_some(), "it would leave its load balancer behind");
+        ensure!(services.get_opt("leaves").await?.is_some(), "its load balancer would be left behind");
         ensure!(no_writes(&other).await? && no_writes(&bed.cloud).await?);
 
         bed.upgrade(&values(&json!({}))).await?;
         bed.address("more").await?;
-        bed.until_cloud("the load balancer of leaves is gone", |state| {
-            ensure!(state.balancer("leaves").is_err(), "it is there");
+        bed.until_cloud("the load balancer of leaves is deleted", |state| {
+            ensure!(state.balancer("leaves").is_err(), "it still exists");
             Ok(())
         })
         .await?;
@@ -79,7 +79,7 @@ fn at_another_endpoint_nothing_is_changed_and_on_the_way_back_nothing_is_missing
 }
 
 #[test]
-fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_the_first() {
+fn another_adapter_serves_once_the_move_is_confirmed() {
     scenario(1, async |bed| {
         let before = at_home(bed).await?;
         bed.cloud.reset_counts().await?;
@@ -99,7 +99,7 @@ fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_th
         told(bed, "Node", "node-1", "InstanceOfAnotherCloud", |_| true).await?;
         python.ensure_running()?;
         before.nodes_are_still_so(bed).await?;
-        ensure!(no_writes(&bed.cloud).await?, "what is of the first is left alone");
+        ensure!(no_writes(&bed.cloud).await?, "the objects in the first cloud are unchanged");
 
         upgrade(bed, &json!({})).await?;
         refused(bed, "project demo", "project memory").await?;
@@ -107,11 +107,12 @@ fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_th
         for name in ["more", "web", "leaves"] {
             let here = bed
                 .until_cloud(&format!("{name} has a load balancer"), |state| {
-                    Ok(state.balancer(name)?.vips.first().context("it has no address yet")?.to_string())
+                    Ok(state.balancer(name)?.vips.first().context("no address yet")?.to_string())
                 })
                 .await?;
             let args = ["get", "service", name, "--output", "jsonpath={.status.loadBalancer.ingress[0].ip}"];
-            bed.until(&format!("{name} has the address of that"), &args, |ip| ip == here).await?;
+            bed.until(&format!("{name} has the address of its load balancer"), &args, |ip| ip == here)
+                .await?;
         }
         have_a_network(bed).await?;
         before.is_still_so(bed).await?;
@@ -119,7 +120,7 @@ fn another_implementation_serves_when_that_is_meant_and_lets_alone_what_is_of_th
     });
 }
 
-/// The chart on the cloud that the nodes are in; two Services, and a node that is not ready, whose machine runs.
+/// Installs the chart with the cloud of the nodes, two Services, and a node that is not ready but whose instance runs.
 async fn at_home(bed: &Bed) -> anyhow::Result<Picture> {
     bed.install(&values(&json!({}))).await?;
     for name in ["web", "leaves"] {
@@ -131,7 +132,7 @@ async fn at_home(bed: &Bed) -> anyhow::Result<Picture> {
     for name in ["web", "leaves"] {
         bed.address(name).await?;
     }
-    bed.until_cloud("all is as it shall be", |state| {
+    bed.until_cloud("routes and load balancers are ready", |state| {
         ensure!(state.routes.len() == 2, "{:?}", state.routes);
         for name in ["web", "leaves"] {
             let members = state.balancer(name)?.pools.iter().map(|pool| pool.members.len());
@@ -152,7 +153,7 @@ async fn have_a_network(bed: &Bed) -> anyhow::Result<()> {
     bed.until("both nodes have a network", &args, |all| all == "False False").await.map(drop)
 }
 
-/// Another simulated cloud, beside the first.
+/// Starts another simulated cloud, beside the first.
 async fn another_cloud(bed: &Bed) -> anyhow::Result<(Process, Simcloud)> {
     let address = format!("{FABRIC_ADDRESS}:{OTHER_CLOUD}");
     let launch = Launch {
@@ -167,14 +168,14 @@ async fn another_cloud(bed: &Bed) -> anyhow::Result<(Process, Simcloud)> {
     Ok((process, other))
 }
 
-/// The adapter of examples/python-adapter, and the values by which it is found. Without TLS, which is none of this.
+/// Starts the adapter of examples/python-adapter, and returns the values to use it, without TLS.
 fn in_python(bed: &Bed) -> anyhow::Result<(Process, Value)> {
     let python = variable("CLUSTER_PYTHON")?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let example = here.parent().unwrap_or(here).join("examples/python-adapter");
     let path = format!("{}:{}", example.display(), python.join("gen").display());
     let [grpc, http] = OTHER_ADAPTER.map(|port| format!("{FABRIC_ADDRESS}:{port}"));
-    // With its cloud's console, which only its own machine can reach.
+    // With the console of its cloud, which is reachable on this machine only.
     let args = ["-m", "tests.console", "--console-address", CONSOLE, "--insecure", "--grpc-address", &grpc];
     let args = args.into_iter().chain(["--http-address", &http]);
     let launch = Launch {
@@ -194,7 +195,7 @@ fn in_python(bed: &Bed) -> anyhow::Result<(Process, Value)> {
     Ok((launch.start()?, json!({ "adapter": external })))
 }
 
-/// In the cloud of the adapter in Python each Service has a load balancer that is the cluster's.
+/// Waits until each Service has a load balancer of this cluster in the cloud of the adapter in Python.
 async fn all_three_are_there(bed: &Bed) -> anyhow::Result<()> {
     let uid = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
     let form = format!("CLUSTER_ID={}", bed.kubectl(&uid).await?);
@@ -216,7 +217,7 @@ fn variable(name: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is not set; these scenarios are run by `cargo xtask test cluster`"))
 }
 
-/// `helm upgrade` that waits for nothing: what is refused is not ready.
+/// Runs `helm upgrade` without waiting: a controller that refuses the new cloud does not become ready.
 async fn upgrade(bed: &Bed, change: &Value) -> anyhow::Result<()> {
     let file = bed.layout().home.join("swap.json");
     fs::write(&file, bed.values(&values(change)).to_string()).context("cannot write the values")?;
@@ -226,7 +227,7 @@ async fn upgrade(bed: &Bed, change: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each controller says where the adapter is now, where it was, and what to do; and is not ready.
+/// Each controller reports the former and the current part of the cloud and the remedy, and is not ready.
 async fn refused(bed: &Bed, now: &str, before: &str) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let lease = lease(controller);
@@ -245,7 +246,7 @@ async fn refused(bed: &Bed, now: &str, before: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A person says so, as the Events have it, and the controllers work there.
+/// Confirms the move, with the command in the Events, and waits until the controllers use the new cloud.
 async fn meant(bed: &Bed, project: &str) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let lease = lease(controller);
@@ -268,7 +269,7 @@ fn lease(controller: &str) -> String {
     format!("cloud-{controller}")
 }
 
-/// Waits for an Event at an object that says this.
+/// Waits for an Event on an object whose text satisfies `says`.
 async fn told(
     bed: &Bed,
     kind: &str,
@@ -287,11 +288,11 @@ async fn told(
     Ok(())
 }
 
-/// The adapter lists the machines three times more: who believes what it does not see would have acted.
+/// Waits for three more listings of instances: a controller that trusted them would have acted.
 async fn looked_again(cloud: &Simcloud) -> anyhow::Result<()> {
     let lists = async || anyhow::Ok(cloud.counts().await?.of(Operation::ListInstances));
     let before = lists().await?;
-    eventually("the machines are listed three times more", WITHIN, || async {
+    eventually("the instances are listed three more times", WITHIN, || async {
         let now = lists().await?;
         ensure!(now >= before + 3, "{now} times, {before} before");
         Ok(())
@@ -305,7 +306,7 @@ async fn no_writes(cloud: &Simcloud) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// At home so many load balancers were made since the counts began, and no route was touched.
+/// Checks that the first cloud got this number of new load balancers since the last reset, and no change of routes.
 async fn made_only(bed: &Bed, balancers: u64) -> anyhow::Result<()> {
     let counts = bed.cloud.counts().await?;
     let made = [Operation::CreateLoadBalancer, Operation::BatchRoutes].map(|one| counts.of(one));

@@ -1,4 +1,4 @@
-//! What is left when the chart goes: nothing in the cluster, and at the cloud what the values say.
+//! What is left after an uninstall: nothing in the cluster, and in the cloud what the values request.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use serde_json::json;
 
 use crate::bed::{Bed, NAMESPACE, RELEASE, WITHIN, scenario};
 
-/// What the cluster writes by itself at any time.
+/// Kinds that the cluster itself writes at any time.
 const IN_MOTION: [&str; 3] = ["events", "events.events.k8s.io", "componentstatuses"];
 
 #[test]
-fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_again() {
+fn uninstall_leaves_only_load_balancers_for_a_reinstall() {
     scenario(1, async |bed| {
         service("web").port(80).create(&bed.client).await?;
         has_endpoints(bed, "web").await?;
         let before = objects(bed).await?;
-        // With all that the chart can make without further kinds of objects.
+        // With all options of the chart that need no CRDs.
         let all = |enabled: bool, shards: u8| {
             json!({
                 "monitoring": { "dashboard": true },
@@ -35,7 +35,7 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
         };
         bed.until_cloud("the node has its route", routed).await?;
 
-        // What there was more of before is not forgotten, nor what is not there any more.
+        // Objects of former shards and of a disabled controller are removed, too.
         bed.upgrade(&all(true, 2)).await?;
         bed.upgrade(&all(false, 2)).await?;
         bed.helm(&["uninstall", RELEASE]).await?;
@@ -44,7 +44,7 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
         ensure!(state.load_balancers.len() == 1 && state.routes.len() == 1, "{state:?}");
         ensure!(bed.address("web").await? == address, "the address has changed");
 
-        // The next one goes on with what is there.
+        // A new installation continues with the existing objects.
         bed.install(&all(true, 1)).await?;
         service("more").port(80).create(&bed.client).await?;
         bed.address("more").await?;
@@ -59,7 +59,7 @@ fn nothing_is_left_in_the_cluster_and_load_balancers_serve_on_and_are_found_agai
 }
 
 #[test]
-fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
+fn uninstall_deletes_load_balancers_on_request() {
     scenario(1, async |bed| {
         for name in ["web", "api"] {
             service(name).port(80).create(&bed.client).await?;
@@ -72,20 +72,20 @@ fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
             bed.address(name).await?;
         }
 
-        // It does not go while they cannot.
+        // The uninstall waits as long as load balancers cannot be deleted.
         let broken = json!({
             "match": { "operation": "DeleteLoadBalancer" },
             "action": { "respond": { "status": 500 } },
         });
         let fault = bed.cloud.add_fault(&serde_json::from_value(broken)?).await?;
         let refused = bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "20s"]).await;
-        let Err(refused) = refused else { bail!("it went") };
+        let Err(refused) = refused else { bail!("the uninstall succeeded") };
         bed.step(&format!("helm uninstall says: {refused:#}"));
-        ensure!(bed.cloud.state().await?.load_balancers.len() == 2, "a load balancer went");
-        ensure!(bed.cloud.counts().await?.of(Operation::DeleteLoadBalancer) > 0, "nothing was tried");
+        ensure!(bed.cloud.state().await?.load_balancers.len() == 2, "a load balancer was deleted");
+        ensure!(bed.cloud.counts().await?.of(Operation::DeleteLoadBalancer) > 0, "no deletion was attempted");
         bed.kubectl(&["get", "deployment", "node-controller", "--namespace", NAMESPACE]).await?;
 
-        // Somebody thinks better of it: what was given up does not go on.
+        // The operator rolls back: the removal that was given up must not continue.
         bed.helm(&["rollback", RELEASE, "1", "--wait", "--timeout", "2m"]).await?;
         bed.step("helm rollback returned");
         let jobs = bed.kubectl(&["get", "jobs,pods", "--namespace", NAMESPACE, "--output=name"]).await?;
@@ -93,7 +93,7 @@ fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
         bed.cloud.remove_fault(&fault).await?;
         service("more").port(80).create(&bed.client).await?;
         bed.address("more").await?;
-        ensure!(bed.cloud.state().await?.load_balancers.len() == 3, "a load balancer went");
+        ensure!(bed.cloud.state().await?.load_balancers.len() == 3, "a load balancer was deleted");
         bed.kubectl(&["delete", "service", "more", "--timeout=60s"]).await?;
 
         bed.helm(&["uninstall", RELEASE, "--wait", "--timeout", "2m"]).await?;
@@ -107,7 +107,7 @@ fn load_balancers_go_first_where_the_values_say_so_and_services_stay() {
     });
 }
 
-/// What Kubernetes itself makes of a Service comes a moment after it.
+/// Waits for the objects that Kubernetes itself creates for a Service.
 async fn has_endpoints(bed: &Bed, service: &str) -> anyhow::Result<()> {
     let slices = [
         "get",
@@ -130,14 +130,14 @@ async fn no_load_balancer(bed: &Bed) -> anyhow::Result<()> {
     .await
 }
 
-/// Waits until there is nothing but what was there before.
+/// Waits until the objects are the same as before.
 async fn nothing_left(bed: &Bed, before: &BTreeSet<String>) -> anyhow::Result<()> {
     eventually("nothing of the release is left", WITHIN, || async {
         let now = objects(bed).await?;
         let left: Vec<_> = now.difference(before).collect();
         ensure!(left.is_empty(), "{left:#?}");
         let gone: Vec<_> = before.difference(&now).collect();
-        ensure!(gone.is_empty(), "what was there before is not any more: {gone:#?}");
+        ensure!(gone.is_empty(), "objects from before are missing: {gone:#?}");
         Ok(())
     })
     .await?;
@@ -145,12 +145,12 @@ async fn nothing_left(bed: &Bed, before: &BTreeSet<String>) -> anyhow::Result<()
     Ok(())
 }
 
-/// All that there are, of every kind that the API server lists.
+/// All objects of every kind that the API server can list.
 async fn objects(bed: &Bed) -> anyhow::Result<BTreeSet<String>> {
     let kinds = bed.kubectl(&["api-resources", "--verbs=list", "--output=name"]).await?;
     let kinds: Vec<_> = kinds.lines().filter(|kind| !IN_MOTION.contains(kind)).collect();
     let path = r#"jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}"#;
     let listed = bed.kubectl(&["get", &kinds.join(","), "--all-namespaces", "--output", path]).await?;
-    // A kubelet makes its node's Lease when it likes.
+    // The Lease of a node may be created by its kubelet at any time.
     Ok(listed.lines().filter(|it| !it.contains(" kube-node-lease/")).map(str::to_owned).collect())
 }

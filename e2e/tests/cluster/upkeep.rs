@@ -1,4 +1,4 @@
-//! What operators do to a cluster that is in use: upgrades, a rollback, nodes that are drained.
+//! Operations on a cluster in use: upgrades, a rollback, drained nodes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,15 +12,15 @@ use crate::bed::{Bed, NAMESPACE, RELEASE, scenario};
 use crate::processes::pods;
 use crate::users::Users;
 
-/// All that there are.
+/// All Deployments of the chart.
 const DEPLOYMENTS: [&str; 4] = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
 
-/// Two processes for Services, of which one stands by.
+/// Two replicas of the service-controller, one of them a standby.
 fn narrow() -> Value {
     json!({ "serviceController": { "replicas": 2 } })
 }
 
-/// Both share the work, and every pod is told something else.
+/// Both replicas share the work, and every pod has changed flags.
 fn wide() -> Value {
     json!({
         "logLevel": "info,service_controller=debug",
@@ -29,29 +29,29 @@ fn wide() -> Value {
 }
 
 #[test]
-fn upgrades_and_a_rollback_lose_no_service_and_make_none_twice() {
+fn upgrades_and_rollbacks_lose_and_duplicate_nothing() {
     scenario(2, async |bed| {
         bed.install(&narrow()).await?;
         bed.until_initialised().await?;
         let users = Users::default();
         let mut former = pods(bed, ".metadata.uid").await?;
         users.work_while(bed, "upgrade", bed.upgrade(&wide())).await?;
-        all_anew(bed, &mut former).await?;
+        all_pods_are_new(bed, &mut former).await?;
         let back = ["rollback", RELEASE, "1", "--wait", "--timeout", "5m"];
         users.work_while(bed, "rollback", bed.helm(&back)).await?;
-        all_anew(bed, &mut former).await?;
-        // What the rollback left must not be in the way.
+        all_pods_are_new(bed, &mut former).await?;
+        // Objects that the rollback left must not disturb the next upgrade.
         users.work_while(bed, "again", bed.upgrade(&wide())).await?;
-        all_anew(bed, &mut former).await?;
+        all_pods_are_new(bed, &mut former).await?;
         users.nothing_lost_or_twice(bed).await
     });
 }
 
-/// None of these pods is left.
-async fn all_anew(bed: &Bed, former: &mut Vec<String>) -> anyhow::Result<()> {
+/// Checks that none of the former pods is left.
+async fn all_pods_are_new(bed: &Bed, former: &mut Vec<String>) -> anyhow::Result<()> {
     let now = pods(bed, ".metadata.uid").await?;
     let stay: Vec<_> = now.iter().filter(|id| former.contains(id)).collect();
-    ensure!(!now.is_empty() && stay.is_empty(), "{stay:?} of {now:?} were there before");
+    ensure!(!now.is_empty() && stay.is_empty(), "{stay:?} of {now:?} are former pods");
     *former = now;
     let leases = ["get", "leases", "--namespace", NAMESPACE, "--output"];
     let names = bed.kubectl(&[&leases[..], &["jsonpath={.items[*].metadata.name}"]].concat()).await?;
@@ -60,7 +60,7 @@ async fn all_anew(bed: &Bed, former: &mut Vec<String>) -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_drained_node_gives_up_its_controllers_and_stays_behind_load_balancers() {
+fn a_drained_node_loses_its_controllers_and_stays_a_backend() {
     scenario(2, async |bed| {
         bed.kubectl(&["cordon", "node-2"]).await?;
         bed.install(&json!({})).await?;
@@ -71,10 +71,10 @@ fn a_drained_node_gives_up_its_controllers_and_stays_behind_load_balancers() {
         users.make(bed, "web").await?;
         behind(bed, &[Node(1), Node(2)]).await?;
 
-        // One of each: there is no budget that could hold the drain up.
+        // One replica of each: no PodDisruptionBudget can delay the drain.
         users.work_while(bed, "drain", drain(bed, "node-1")).await?;
         run_on(bed, &["node-2"]).await?;
-        // It is no health check that a cordon stands for: pods of others may serve there. The label is what takes a node out.
+        // A cordoned node stays a backend, since pods of others may serve there. Only the label excludes a node.
         behind(bed, &[Node(1), Node(2)]).await?;
         let label = "node.kubernetes.io/exclude-from-external-load-balancers";
         bed.kubectl(&["label", "node", "node-1", &format!("{label}=true")]).await?;
@@ -83,7 +83,7 @@ fn a_drained_node_gives_up_its_controllers_and_stays_behind_load_balancers() {
         behind(bed, &[Node(1), Node(2)]).await?;
         bed.kubectl(&["uncordon", "node-1"]).await?;
 
-        // Two of each, on two nodes that both are full then, each pair with a budget of one.
+        // Two replicas of each on two nodes, each pair with a budget of one.
         let pairs = json!({
             "nodeController": { "replicas": 2 },
             "serviceController": { "replicas": 2 },
@@ -101,16 +101,18 @@ fn a_drained_node_gives_up_its_controllers_and_stays_behind_load_balancers() {
     });
 }
 
-/// Each controller may lose so many pods now.
+/// Waits until each controller may lose this number of pods.
 async fn budgets_allow(bed: &Bed, each: usize) -> anyhow::Result<()> {
     let path = r"jsonpath={range .items[*]}{.metadata.name}={.status.disruptionsAllowed} {end}";
     let args = ["get", "poddisruptionbudgets", "--namespace", NAMESPACE, "--output", path];
     let wanted = BTreeSet::from(CONTROLLERS.map(|controller| format!("{controller}={each}")));
     let allow = |all: &str| all.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>() == wanted;
-    bed.until(&format!("the budgets allow {each} of each"), &args, allow).await.map(drop)
+    bed.until(&format!("the budgets allow {each} disruptions of each controller"), &args, allow)
+        .await
+        .map(drop)
 }
 
-/// The one of each controller that runs is not evicted, by whoever asks.
+/// An eviction of the last running pod of each controller is refused.
 async fn the_last_ones_stay(bed: &Bed) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let component = format!("app.kubernetes.io/component={controller}");
@@ -124,20 +126,22 @@ async fn the_last_ones_stay(bed: &Bed) -> anyhow::Result<()> {
         });
         let file = bed.layout().home.join("eviction.json");
         fs::write(&file, eviction.to_string())?;
-        // `kubectl drain` and our own client would ask again and again.
+        // `kubectl drain` and our own client would retry.
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction");
         let asked = bed.kubectl(&["create", "--raw", &path, "--filename", &file.display().to_string()]).await;
-        let Err(refused) = asked else { bail!("{name} is evicted, and its budget allows none") };
+        let Err(refused) = asked else {
+            bail!("{name} is evicted, although its budget allows no disruption")
+        };
         ensure!(format!("{refused:#}").contains("disruption budget"), "{refused:#}");
         bed.step(&format!("{name} is not evicted"));
         let ends = ["get", "pod", &name, "--namespace", NAMESPACE, "--output"];
         let ends = bed.kubectl(&[&ends[..], &["jsonpath={.metadata.deletionTimestamp}"]].concat()).await?;
-        ensure!(ends.is_empty(), "{name} goes since {ends}");
+        ensure!(ends.is_empty(), "{name} is being deleted since {ends}");
     }
     Ok(())
 }
 
-/// Drains a node, and waits until all that was there is ready elsewhere or has no place to go.
+/// Drains a node, and waits until its pods are ready elsewhere or cannot be scheduled.
 async fn drain(bed: &Bed, node: &str) -> anyhow::Result<()> {
     bed.kubectl(&["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=90s"]).await?;
     bed.step(&format!("{node} is drained"));
@@ -156,7 +160,7 @@ async fn all_ready(bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Running pods are on these nodes and no other.
+/// Waits until running pods are on exactly these nodes.
 async fn run_on(bed: &Bed, nodes: &[&str]) -> anyhow::Result<()> {
     let args =
         ["get", "pods", "--namespace", NAMESPACE, "--field-selector", "status.phase=Running", "--output"];
@@ -167,9 +171,9 @@ async fn run_on(bed: &Bed, nodes: &[&str]) -> anyhow::Result<()> {
     bed.until(&format!("our pods are on {nodes:?}"), &args, only).await.map(drop)
 }
 
-/// These nodes are behind the load balancer of `web`.
+/// Waits until exactly these nodes are backends of `web`.
 async fn behind(bed: &Bed, nodes: &[Node]) -> anyhow::Result<()> {
-    bed.until_cloud(&format!("{nodes:?} are behind the load balancer"), |state| {
+    bed.until_cloud(&format!("{nodes:?} are backends of the load balancer"), |state| {
         let members = state.balancer("web")?.pools.iter().flat_map(|pool| &pool.members);
         let there: BTreeSet<_> = members.map(|it| it.address.to_string()).collect();
         ensure!(there == nodes.iter().map(|node| node.address()).collect(), "{there:?}");

@@ -1,4 +1,4 @@
-//! Users whose Services come and go while something else happens.
+//! Users that create and delete Services while something else happens.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,22 +15,22 @@ use tokio::time::Instant;
 
 use crate::bed::{Bed, WITHIN};
 
-/// So many at the same time.
+/// Number of concurrent users.
 const USERS: usize = 3;
-/// Every so manyth Service stays.
+/// One in this number of Services is not deleted.
 const STAYS: usize = 4;
 
-/// What they did so far.
+/// What the users have done so far.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     made: Cell<u64>,
-    /// The Services that are there, and the address that each got.
+    /// Existing Services, and the address that each got.
     there: RefCell<BTreeMap<String, String>>,
     longest: Cell<Duration>,
 }
 
 impl Users {
-    /// Each makes a Service, waits for its address and mostly deletes it again, until `meanwhile` is over, and once more after that.
+    /// Each user creates a Service, waits for its address and usually deletes it again, until `meanwhile` ends, and once more after that.
     pub(crate) async fn work_while<T>(
         &self,
         bed: &Bed,
@@ -56,12 +56,12 @@ impl Users {
         Ok(end)
     }
 
-    /// The longest that anybody waited for an address, or until a Service was gone.
+    /// The longest wait for an address or for the deletion of a Service.
     pub(crate) fn longest(&self) -> Duration {
         self.longest.get()
     }
 
-    /// Each Service has the address that it got, by a load balancer of its own, and none was made twice.
+    /// Checks that each Service still has its address, from a load balancer of its own, and that none was created twice.
     pub(crate) async fn nothing_lost_or_twice(&self, bed: &Bed) -> anyhow::Result<()> {
         let services: Api<Service> = Api::default_namespaced(bed.client.clone());
         let there = self.there.borrow().clone();
@@ -69,13 +69,20 @@ impl Users {
         for (name, address) in &there {
             ensure!(shown(&services.get(name).await?).as_ref() == Some(address), "{name} had {address}");
             let vips: Vec<_> = state.balancer(name)?.vips.iter().map(ToString::to_string).collect();
-            ensure!(vips.contains(address), "{name} has {address}, and its load balancer {vips:?}");
+            ensure!(vips.contains(address), "{name} has {address}, but its load balancer {vips:?}");
         }
         let balancers: Vec<_> = state.load_balancers.iter().map(|it| &it.name).collect();
-        ensure!(balancers.len() == there.len(), "{} Services, and {balancers:?}", there.len());
+        ensure!(balancers.len() == there.len(), "{} Services, but load balancers {balancers:?}", there.len());
         let made = bed.cloud.counts().await?.of(Operation::CreateLoadBalancer);
-        ensure!(made == self.made.get(), "{made} load balancers were made for {} Services", self.made.get());
-        bed.step(&format!("{made} load balancers were made for as many Services, {} are there", there.len()));
+        ensure!(
+            made == self.made.get(),
+            "{made} load balancers were created for {} Services",
+            self.made.get()
+        );
+        bed.step(&format!(
+            "{made} load balancers were created, one per Service; {} Services exist",
+            there.len()
+        ));
         Ok(())
     }
 
@@ -94,13 +101,13 @@ impl Users {
         Ok(())
     }
 
-    /// Makes one that stays.
+    /// Creates a Service that stays.
     pub(crate) async fn make(&self, bed: &Bed, name: &str) -> anyhow::Result<()> {
         let (begin, services) = (Instant::now(), Api::<Service>::default_namespaced(bed.client.clone()));
         service(name).port(80).create(&bed.client).await?;
         self.made.set(self.made.get() + 1);
         let address = eventually(&format!("Service {name} has an address"), WITHIN, || async {
-            shown(&services.get(name).await?).context("it has none")
+            shown(&services.get(name).await?).context("no address")
         })
         .await?;
         self.waited(begin);
@@ -111,7 +118,7 @@ impl Users {
     async fn delete(&self, bed: &Bed, name: &str) -> anyhow::Result<()> {
         let (begin, services) = (Instant::now(), Api::<Service>::default_namespaced(bed.client.clone()));
         services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
-        eventually(&format!("Service {name} is gone"), WITHIN, || async {
+        eventually(&format!("Service {name} is deleted"), WITHIN, || async {
             let left = services.get_opt(name).await?;
             ensure!(left.is_none(), "finalizers {:?}", left.and_then(|it| it.metadata.finalizers));
             Ok(())
@@ -127,7 +134,7 @@ impl Users {
     }
 }
 
-/// The address that a Service shows.
+/// The address in the status of a Service.
 pub(crate) fn shown(service: &Service) -> Option<String> {
     let status = service.status.as_ref()?.load_balancer.as_ref()?;
     status.ingress.as_ref()?.first()?.ip.clone()

@@ -1,10 +1,10 @@
-//! What happens at the controllers, and what it costs at the services.
+//! The vendor calls that events in the cluster cause.
 
 use super::*;
 
-/// Services, nodes and restarts cost what the adapter's README says, and a refresh is two pages.
+/// Services, nodes and restarts cost what the adapter's README says, and a refresh costs two pages.
 #[tokio::test]
-async fn what_happens_costs_what_is_promised() {
+async fn vendor_calls_match_the_openstack_readme() {
     scenario(costs).await;
 }
 
@@ -13,13 +13,13 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
 
     let mark = proxy.mark();
-    let swept = eventually("the machines were listed twice", bed.within, || async {
+    let swept = eventually("the instances are listed twice", bed.within, || async {
         let calls = count(&proxy.since(mark));
         ensure!(calls.get("GET servers/detail") >= Some(&2), "{calls:?}");
         Ok(proxy.since(mark))
     });
     let swept = count(&swept.await?);
-    told("two refreshes of 3 machines", &swept);
+    told("two refreshes of 3 instances", &swept);
     let (servers, ports) = (of(&swept, "GET servers/detail"), of(&swept, "GET ports"));
     ensure!(servers.abs_diff(ports) <= 1 && of(&swept, "GET servers/*") == 0, "{swept:?}");
     one_that_is_not_ready_costs_nothing(bed).await?;
@@ -62,10 +62,10 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     // A listing may meet a pool that is about to change or still changing, which is then read again.
     ensure!(
         of(&joined, "GET pools/*/members") <= 12,
-        "a pool that changed is read twice at most: {joined:?}"
+        "a pool that changed is read at most twice: {joined:?}"
     );
     let one_by_one = ["GET loadbalancers/*", "GET ports/*"].map(|it| of(&joined, it));
-    ensure!(one_by_one == [0, 0], "it reads one by one: {joined:?}");
+    ensure!(one_by_one == [0, 0], "objects are read one by one: {joined:?}");
 
     let mark = proxy.mark();
     for name in CONTROLLERS {
@@ -81,7 +81,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     let mark = proxy.mark();
     bed.cluster.pods.get(ADAPTER)?.restart().await?;
     bed.ready().await?;
-    eventually("everything was listed again", bed.within, || async {
+    eventually("everything is listed again", bed.within, || async {
         let calls = count(&proxy.since(mark));
         let listed = ["GET servers/detail", "GET loadbalancers", "GET routers/*"].map(|it| of(&calls, it));
         ensure!(listed.iter().all(|&n| n >= 2) && of(&calls, "GET pools/*/members") >= 6, "{calls:?}");
@@ -96,33 +96,33 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     told("the adapter is killed and started", &after);
     ensure!(calls.writes().is_empty(), "{}", calls.writes());
     let single = |name: &&String| name.ends_with("/*") && !name.contains("routers");
-    ensure!(!after.keys().any(|name| single(&name)), "it reads one by one: {after:?}");
+    ensure!(!after.keys().any(|name| single(&name)), "objects are read one by one: {after:?}");
     Ok(())
 }
 
-/// A refresh is a page of machines and one of their ports, up to a thousand of them, whatever becomes of nodes.
+/// A refresh is one page of instances and one of their ports, for up to a thousand instances, whatever the state of the nodes.
 async fn one_that_is_not_ready_costs_nothing(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     e2e::set_ready(&bed.client(), "node-1", Ready::Unknown).await?;
     let adapter = &*bed.cluster.pods.get(ADAPTER)?;
     let (mark, earlier) = (proxy.mark(), refreshes(adapter).await?);
-    let done = eventually("the machines were refreshed three times", bed.within, || async {
+    let done = eventually("the instances are refreshed three times", bed.within, || async {
         let done = refreshes(adapter).await? - earlier;
         ensure!(done >= 3.0, "{done} times");
         Ok(done)
     });
     let done = done.await?;
     let calls = count(&proxy.since(mark));
-    told(&format!("{done} refreshes of 3 machines, of which one is not ready"), &calls);
-    // One may be under way at either end.
+    told(&format!("{done} refreshes of 3 instances, with one node that is not ready"), &calls);
+    // One refresh may be in progress at either end.
     let most = (1..).take_while(|n| f64::from(*n) <= done).count() + 2;
     let pages = ["GET servers/detail", "GET ports"].map(|it| of(&calls, it));
     ensure!(pages.iter().all(|n| usize::try_from(*n).is_ok_and(|n| n <= most)), "{most}: {calls:?}");
-    ensure!(of(&calls, "GET servers/*") == 0, "it reads one by one: {calls:?}");
+    ensure!(of(&calls, "GET servers/*") == 0, "objects are read one by one: {calls:?}");
     e2e::set_ready(&bed.client(), "node-1", Ready::True).await
 }
 
-/// How often the machines were listed.
+/// Number of listings of the instances.
 async fn refreshes(adapter: &Pod) -> anyhow::Result<f64> {
     let counts = adapter.counted("cloud_adapter_snapshot_refresh_total", "collection").await?;
     Ok(counts.get("instances").copied().unwrap_or_default())

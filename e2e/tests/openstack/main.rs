@@ -1,11 +1,11 @@
-//! The adapter for OpenStack under the real controllers, on the real services of `cargo xtask openstack`: what goes wrong there, and what
-//! it all costs, as the proxy before the services counts it.
+//! The adapter for OpenStack with the real controllers, on the real services of `cargo xtask openstack`: failures, and the number of calls,
+//! which a proxy in front of the services counts.
 //!
-//! Each scenario has a project of its own, and leaves nothing in it. `cargo xtask test openstack-e2e` runs them. Where there are
-//! no services they fail.
+//! Each scenario has a project of its own, and leaves nothing in it. `cargo xtask test openstack-e2e` runs them. Without the services they
+//! fail.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
-#![expect(clippy::print_stdout, reason = "what a passed test has seen is asked for with --nocapture")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
+#![expect(clippy::print_stdout, reason = "counts of passed tests are shown with --nocapture")]
 
 mod costs;
 mod node_access;
@@ -34,9 +34,9 @@ type Bed = e2e::Bed<OpenStack>;
 
 const OWNER: &str = "cloudadapter.dev/owner-name=";
 
-/// Each step passes, and tells what it costs.
+/// Each step passes, and reports its cost.
 #[tokio::test]
-async fn the_demo_passes_on_the_real_services() {
+async fn the_demo_passes_on_openstack() {
     let _alone = STAGE.lock().await;
     let demo = tokio::process::Command::new(env!("CARGO_BIN_EXE_demo"))
         .args(["--cloud=openstack", "--once", "--json", "--nodes=2"])
@@ -57,15 +57,15 @@ async fn the_demo_passes_on_the_real_services() {
     assert_eq!((&calls["POST loadbalancers"], writes), (&json!(1), 2), "{calls}");
 }
 
-/// One after the other: the cloud runs on the same processors, and two at once take longer than they wait.
+/// Runs one scenario at a time: the cloud runs on the same processors, and two at once take longer in total.
 static STAGE: Mutex<()> = Mutex::const_new(());
 
-/// Plays in a project of its own. In the end what was asked for is taken back, and then nothing may be left.
+/// Runs a scenario in a project of its own. Then all Services, nodes and instances are deleted, and nothing may be left.
 async fn scenario(play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
     scenario_with(&json!({}), play).await;
 }
 
-/// The same with these values of the chart.
+/// The same with additional values of the chart.
 async fn scenario_with(values: &Value, play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
     let _alone = STAGE.lock().await;
     let project = Arc::new(Project::make().await.unwrap());
@@ -83,7 +83,7 @@ async fn played(
     play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let before = project.count().await?;
-    // In the end all nodes go before their machines, and their routes with them.
+    // At the end all nodes are deleted before their instances, and their routes with them.
     let mut all = json!({ "routeController": { "removal": { "maxShare": 100 } } });
     merge(&mut all, values);
     let mut bed = Bed::on_openstack_with(Arc::clone(&project), &all).await?;
@@ -96,7 +96,7 @@ async fn played(
         bed.cluster.control_plane.keep_logs();
         return Err(error.context(adapter));
     }
-    eventually("there is as much as before", bed.within, || async {
+    eventually("the project has the same objects as before", bed.within, || async {
         let after = project.count().await?;
         ensure!(after == before, "before: {before:?}, after: {after:?}");
         Ok(())
@@ -104,7 +104,7 @@ async fn played(
     .await
 }
 
-/// Takes everything back as people do: Services, nodes, machines.
+/// Deletes everything as users do: Services, nodes, instances.
 async fn clear(bed: &Bed) -> anyhow::Result<()> {
     for service in bed.services().list(&ListParams::default()).await?.items {
         let is_balanced =
@@ -128,7 +128,7 @@ async fn clear(bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Several machines at once, which takes no longer than one.
+/// Creates several instances at once, which takes no longer than one.
 async fn join_many(bed: &mut Bed, nodes: u32) -> anyhow::Result<()> {
     let count = usize::try_from(nodes)?;
     bed.cluster.cloud.project.create_servers("node", count).await?;
@@ -141,11 +141,11 @@ async fn join_many(bed: &mut Bed, nodes: u32) -> anyhow::Result<()> {
     bed.targets(nodes).await
 }
 
-/// Waits until a Service has exactly one load balancer, and that is active.
+/// Waits until a Service has exactly one load balancer, and it is active.
 async fn only_balancer(bed: &Bed, service: &str) -> anyhow::Result<Balancer> {
     bed.until_cloud(&format!("{service} has its only load balancer"), |state| {
         let found = balancer(state, service)?;
-        ensure!(found.is_active(), "it is {}", found.provisioning_status);
+        ensure!(found.is_active(), "the status is {}", found.provisioning_status);
         Ok(found.clone())
     })
     .await
@@ -154,18 +154,18 @@ async fn only_balancer(bed: &Bed, service: &str) -> anyhow::Result<Balancer> {
 fn balancer<'a>(state: &'a State, service: &str) -> anyhow::Result<&'a Balancer> {
     let tag = format!("{OWNER}{service}");
     let found: Vec<_> = state.balancers.iter().filter(|it| it.tags.contains(&tag)).collect();
-    let &[balancer] = found.as_slice() else { bail!("it has {found:?}") };
+    let &[balancer] = found.as_slice() else { bail!("not exactly one load balancer: {found:?}") };
     Ok(balancer)
 }
 
-/// Of what must not go.
+/// IDs of the objects that must not be deleted.
 fn ids(state: &State) -> Vec<&str> {
     let balancers = state.balancers.iter().map(|it| &it.id);
     let ips = state.floating_ips.iter().map(|it| &it.id);
     balancers.chain(ips).chain(state.servers.iter().map(|it| &it.id)).map(String::as_str).collect()
 }
 
-/// How often each operation was called.
+/// Number of calls per operation.
 fn count(calls: &Calls) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for call in &calls.0 {
@@ -182,7 +182,7 @@ fn of(counts: &BTreeMap<String, u64>, operation: &str) -> u64 {
     counts.get(operation).copied().unwrap_or_default()
 }
 
-/// For who reads the output of a passed test.
+/// For readers of the output of a passed test.
 fn told(what: &str, counts: &BTreeMap<String, u64>) {
     let calls: Vec<_> = counts.iter().map(|(name, n)| format!("{name} {n}")).collect();
     println!("{what}: {}", calls.join(", "));

@@ -1,15 +1,15 @@
-//! Nodes behind security groups: what Services use is let in, and nothing else, and nothing of it is left.
+//! Nodes with security groups: exactly the traffic of Services is allowed, and nothing is left afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// How the group of a cluster is called.
+/// Prefix of the name of a cluster's security group.
 const OURS: &str = "load-balancers-to-nodes-";
 
-/// Services open the ports that they use at the nodes, together, and close them again.
+/// Services open their node ports in a common security group, and close them again.
 #[tokio::test]
-async fn what_services_use_is_let_through_to_the_nodes_and_nothing_is_left() {
+async fn security_groups_open_exactly_the_node_ports() {
     let values = json!({ "adapter": { "openstack": { "loadBalancers": { "manageSecurityGroups": true } } } });
     scenario_with(&values, node_access).await;
 }
@@ -81,7 +81,7 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     let mark = proxy.mark();
     bed.delete_service("shop").await?;
     let calls = count(&proxy.since(mark).writes());
-    told("the last Service goes, with three nodes", &calls);
+    told("the last Service is deleted, with three nodes", &calls);
     let after = Guards::of(&project).await?;
     ensure!(after.rules.is_none() && after.inside.is_empty(), "{after:?}");
     let were = |guards: &Guards| {
@@ -104,9 +104,9 @@ async fn node_ports(bed: &Bed, services: &[&str]) -> anyhow::Result<BTreeSet<i64
 /// The security groups of a project.
 #[derive(Debug)]
 pub(super) struct Guards {
-    /// The ports that our group lets in. `None`: there is no group of ours.
+    /// The ports that our group opens. `None`: we have no group.
     pub(super) rules: Option<BTreeSet<i64>>,
-    /// Ports that are in it.
+    /// Ports that have our group.
     inside: BTreeSet<String>,
     /// The groups of each port.
     of_ports: BTreeMap<String, BTreeSet<String>>,

@@ -1,10 +1,10 @@
-//! Others in the same project: people, and a second cluster.
+//! Other owners in the same project: users, and a second cluster.
 
 use super::*;
 
-/// Others change what is ours: it is mended. What is theirs stays.
+/// Changes to objects of this cluster are reverted. Objects of other owners stay.
 #[tokio::test]
-async fn what_others_do_to_load_balancers_is_mended_and_what_is_theirs_stays() {
+async fn changes_by_others_are_reverted_and_their_objects_stay() {
     scenario(others).await;
 }
 
@@ -22,7 +22,7 @@ async fn others(bed: &mut Bed) -> anyhow::Result<()> {
     project.member.post(Api::LoadBalancer, "/v2/lbaas/listeners", &order).await?;
     let ports = json!([{ "name": "tls", "port": 443, "protocol": "TCP" }]);
     bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await?;
-    bed.until_cloud("web listens on its ports, and where somebody else wants it to", |state| {
+    bed.until_cloud("web has its own listeners, and the listener of another owner", |state| {
         let web = balancer(state, "web")?;
         let listeners: Vec<_> =
             web.listeners.iter().map(|it| (it.protocol_port, it.name == "mine")).collect();
@@ -38,25 +38,25 @@ async fn others(bed: &mut Bed) -> anyhow::Result<()> {
     let made = bed.until_cloud("web has another load balancer at its address", |state| {
         let web = balancer(state, "web")?;
         ensure!(web.id != lost.id && web.is_active() && web.listeners.len() == 2, "{web:?}");
-        // The floating IP was not deleted, and people know it.
+        // The floating IP was not deleted, since users know it.
         ensure!(web.address().is_some_and(|it| it.to_string() == address), "{web:?}");
         Ok(web.clone())
     });
     let made = made.await?;
     ensure!(bed.address("web").await? == address, "the address has changed");
 
-    // Its address is known to people: they decide, and it is told.
+    // Users know the address of the load balancer: the failure is reported, and they decide.
     project.break_balancer(&made.id).await?;
     let said = bed.told("Service", "web", "SyncLoadBalancerFailed").await?;
     println!("ERROR: {said}");
     ensure!(said.contains("in error"), "{said}");
-    ensure!(balancer(&project.state().await?, "web")?.id == made.id, "it was made anew, unasked");
+    ensure!(balancer(&project.state().await?, "web")?.id == made.id, "it was recreated without a request");
     Ok(())
 }
 
-/// Of two clusters in one project with the same names, each has its own, and takes no more away.
+/// Two clusters in one project use the same names: each has its own objects, and deletes only those.
 #[tokio::test]
-async fn two_clusters_with_the_same_names_do_not_meet() {
+async fn two_clusters_with_the_same_names_stay_separate() {
     scenario(twins).await;
 }
 
@@ -64,7 +64,7 @@ async fn twins(bed: &mut Bed) -> anyhow::Result<()> {
     let project = Arc::clone(&bed.cluster.cloud.project);
     let twin = Bed::on_openstack(Arc::clone(&project)).await?;
     bed.join("a", None).await?;
-    // The same machine, for both.
+    // Both clusters use the same instance.
     node("a").register(&twin.client()).await?;
     twin.initialised("a").await?;
     for bed in [&*bed, &twin] {
@@ -79,6 +79,6 @@ async fn twins(bed: &mut Bed) -> anyhow::Result<()> {
     let left = project.state().await?;
     let left: Vec<_> = left.balancers.iter().filter_map(Balancer::address).map(|it| it.to_string()).collect();
     ensure!(left == [one.as_str()], "{left:?}");
-    ensure!(bed.address("web").await? == one, "the other one's address has changed");
+    ensure!(bed.address("web").await? == one, "the address of the other cluster has changed");
     Ok(())
 }

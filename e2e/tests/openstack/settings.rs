@@ -1,27 +1,28 @@
-//! What a Service says of its load balancer, as Octavia has it in the end.
+//! The settings of a Service, as they are stored in Octavia.
 
 use super::*;
 
 const KEY: &str = "lb.cloudadapter.dev";
-/// What Octavia takes for a certificate: a container of Barbican's.
+/// Reference to a certificate in Octavia's form: a container in Barbican.
 const CERTIFICATE: &str = "http://127.0.0.1:9311/v1/containers/11111111-2222-4333-8444-555555555555";
 
-/// What lets Services use it.
+/// The grant that lets Services use it.
 fn grant() -> String {
     format!("*:certificate={CERTIFICATE}")
 }
 
-/// Ended TLS, other protocols, probes, timeouts, ranges, affinity: each where Octavia keeps it, written once, and not again after a
-/// restart.
+/// TLS termination, other protocols, health checks, timeouts, source ranges, affinity: each is stored in Octavia, written once, and not
+/// written again after a restart.
 #[tokio::test]
-async fn what_services_say_is_what_octavia_has() {
+async fn settings_of_services_are_stored_in_octavia() {
     let values = json!({ "adapter": { "grants": [grant()] } });
     scenario_with(&values, settings).await;
 }
 
-/// The same for providers that cannot make all at once: four calls a port and two, nothing twice, and not again after a restart.
+/// The same for providers that cannot create everything in one call: four calls per port and two more, nothing twice, and none after a
+/// restart.
 #[tokio::test]
-async fn what_is_made_part_by_part_is_the_same() {
+async fn part_by_part_creation_has_the_same_result() {
     let values = json!({ "adapter": {
         "grants": [grant()], "openstack": { "loadBalancers": { "creation": "part-by-part" } },
     } });
@@ -33,7 +34,7 @@ async fn part_by_part(bed: &mut Bed) -> anyhow::Result<()> {
     told("two Services of four ports together, part by part", &writes);
     let wanted = [
         ("POST loadbalancers", 2),
-        // What was applied, as the last word.
+        // The last write, with the hash of the desired state.
         ("PUT loadbalancers/*", 2),
         ("POST listeners", 4),
         ("POST pools", 4),
@@ -57,19 +58,19 @@ async fn settings(bed: &mut Bed) -> anyhow::Result<()> {
     let mark = proxy.mark();
     let limit = json!({ "metadata": { "annotations": { format!("{KEY}/connection-limit"): null } } });
     bed.services().patch("all", &PatchParams::default(), &Patch::Merge(&limit)).await?;
-    eventually("the limit is gone", bed.within, || async {
+    eventually("the limit is removed", bed.within, || async {
         let all = Parts::of(&project, "all").await?;
         [443, 80, 53].iter().try_for_each(|&port| all.listener(port, "/connection_limit", &json!(-1)))
     })
     .await?;
     bed.quiet("service-controller").await?;
     let writes = count(&proxy.since(mark).writes());
-    told("a limit goes from three ports", &writes);
+    told("the limit is removed from three ports", &writes);
     ensure!(of(&writes, "PUT listeners/*") == 3, "{writes:?}");
     Ok(())
 }
 
-/// Both Services have their load balancers, on two nodes: what was written for that.
+/// Waits until both Services have their load balancers, on two nodes, and returns the writes.
 async fn made(bed: &mut Bed) -> anyhow::Result<BTreeMap<String, u64>> {
     join_many(bed, 2).await?;
     let proxy = bed.cluster.cloud.proxy.clone();
@@ -81,7 +82,7 @@ async fn made(bed: &mut Bed) -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(count(&proxy.since(mark).writes()))
 }
 
-/// Other words of Octavia for what was asked for would be taken for a drift.
+/// Checks that a restart causes no writes. A value that Octavia returns in another form would be taken for a change.
 pub(super) async fn restarted(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     let mark = proxy.mark();
@@ -144,7 +145,7 @@ async fn shown(project: &Project) -> anyhow::Result<()> {
     all.listener(80, "/protocol", &json!("HTTP"))?;
     all.pool(80, "/lb_algorithm", &json!("LEAST_CONNECTIONS"))?;
     all.listener(53, "/protocol", &json!("UDP"))?;
-    // Beside TCP ports one of them is probed: a node port of UDP answers nobody.
+    // If there are TCP ports, one of them is checked: UDP node ports do not answer.
     all.monitor(53, "/type", &json!("TCP"))?;
 
     let inside = Parts::of(project, "inside").await?;
@@ -153,11 +154,14 @@ async fn shown(project: &Project) -> anyhow::Result<()> {
     inside.monitor(8080, "/type", &json!("HTTP"))?;
     inside.monitor(8080, "/url_path", &json!("/healthz"))?;
     let state = project.state().await?;
-    ensure!(balancer(&state, "inside")?.floating_ip.is_none(), "an internal one has a floating IP");
+    ensure!(
+        balancer(&state, "inside")?.floating_ip.is_none(),
+        "the internal load balancer has a floating IP"
+    );
     Ok(())
 }
 
-/// A load balancer's parts in Octavia's own words.
+/// Parts of a load balancer, as Octavia returns them.
 struct Parts {
     listeners: Vec<Value>,
     pools: Vec<Value>,
@@ -207,6 +211,6 @@ impl Parts {
 
 fn same(part: &Value, pointer: &str, wanted: &Value) -> anyhow::Result<()> {
     let found = part.pointer(pointer).unwrap_or(&Value::Null);
-    ensure!(found == wanted, "{pointer} is {found} and not {wanted}: {part}");
+    ensure!(found == wanted, "{pointer} is {found}, expected {wanted}: {part}");
     Ok(())
 }

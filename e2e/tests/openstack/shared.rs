@@ -1,12 +1,13 @@
-//! Several Services behind one load balancer: each has its own ports there, and the last one takes it along.
+//! Several Services share a load balancer: each has its own ports, and the load balancer is deleted with the last Service.
 
 use super::{node_access::Guards, settings, *};
 
 const KEY: &str = "lb.cloudadapter.dev";
 
-/// Services come to a load balancer and leave it, its owner first, and nothing is left in the end.
+/// Services join a load balancer and leave it, its owner first, and nothing is left at the end.
+// Behaviour: SF14
 #[tokio::test]
-async fn services_on_a_shared_load_balancer_have_their_own_ports_and_leave_nothing() {
+async fn services_share_a_load_balancer_with_ports_of_their_own() {
     let values = json!({ "adapter": { "openstack": { "loadBalancers": { "manageSecurityGroups": true } } } });
     scenario_with(&values, shared_load_balancer).await;
 }
@@ -22,7 +23,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
 
     let mark = proxy.mark();
     share(bed, "api", 443, &web.id).await?;
-    ensure!(bed.address("api").await? == address, "the address of api is another");
+    ensure!(bed.address("api").await? == address, "the address of api differs");
     listens(bed, &web.id, &[80, 443]).await?;
     bed.quiet("service-controller").await?;
     let writes = count(&proxy.since(mark).writes());
@@ -37,10 +38,14 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     println!("{said}");
     ensure!(said.contains("tcp/80") && said.contains("/web of cluster"), "{said}");
     bed.quiet("service-controller").await?;
-    ensure!(proxy.since(mark).writes().is_empty(), "though refused: {}", proxy.since(mark).writes());
+    ensure!(
+        proxy.since(mark).writes().is_empty(),
+        "writes for a refused Service: {}",
+        proxy.since(mark).writes()
+    );
     let ports = json!([{ "$patch": "replace" }, { "name": "http", "port": 8080, "protocol": "TCP" }]);
     bed.patch_service("shop", &json!({ "spec": { "ports": ports } })).await?;
-    ensure!(bed.address("shop").await? == address, "the address of shop is another");
+    ensure!(bed.address("shop").await? == address, "the address of shop differs");
     listens(bed, &web.id, &[80, 443, 8080]).await?;
     bed.quiet("service-controller").await?;
 
@@ -48,7 +53,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
 
     let mark = proxy.mark();
     bed.delete_service("web").await?;
-    told("the owner goes first", &count(&proxy.since(mark).writes()));
+    told("the owner is deleted first", &count(&proxy.since(mark).writes()));
     listens(bed, &web.id, &[443, 8080]).await?;
     for name in ["api", "shop"] {
         ensure!(bed.address(name).await? == address, "the address of {name} has changed");
@@ -57,8 +62,8 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     listens(bed, &web.id, &[8080]).await?;
     let mark = proxy.mark();
     bed.delete_service("shop").await?;
-    told("the last one goes", &count(&proxy.since(mark).writes()));
-    eventually("there is as much as before the Services", bed.within, || async {
+    told("the last Service is deleted", &count(&proxy.since(mark).writes()));
+    eventually("the project has the same objects as before the Services", bed.within, || async {
         let after = (project.count().await?, Guards::of(&project).await?);
         ensure!(after.0 == before.0, "before: {:?}, after: {:?}", before.0, after.0);
         ensure!(after.1.rules.is_none() && before.1.rules.is_none(), "{:?}", after.1);
@@ -78,7 +83,7 @@ async fn share(bed: &Bed, name: &str, port: u16, balancer: &str) -> anyhow::Resu
     Ok(())
 }
 
-/// Waits until the only load balancer listens on these ports, with two members each.
+/// Waits until the only load balancer listens on these ports, with two backends each.
 async fn listens(bed: &Bed, id: &str, ports: &[u16]) -> anyhow::Result<()> {
     bed.until_cloud(&format!("it listens on {ports:?}"), |state| {
         let [balancer] = state.balancers.as_slice() else { bail!("{:?}", state.balancers) };

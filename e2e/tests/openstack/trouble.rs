@@ -1,10 +1,10 @@
-//! A cloud that is full, fails, loses answers, or lets nobody in.
+//! A cloud that has no quota left, fails, loses answers, or rejects the credentials.
 
 use super::*;
 
-/// What is full is told at the Service, tried again slowly, and done once there is room.
+/// An exhausted quota is reported on the Service, retried slowly, and the request succeeds when the quota is raised.
 #[tokio::test]
-async fn a_quota_is_told_and_heals_when_it_is_raised() {
+async fn exhausted_quota_is_reported_and_retried() {
     scenario(quotas).await;
 }
 
@@ -17,7 +17,7 @@ async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
     project.limit_floating_ips(1).await?;
 
     let mark = proxy.mark();
-    // There is room for its load balancer, and not for its address.
+    // The quota allows the load balancer, but not its floating IP.
     service("shop").port(80).create(&bed.client()).await?;
     let of_neutron = bed.told("Service", "shop", "SyncLoadBalancerFailed").await?;
     service("late").port(80).create(&bed.client()).await?;
@@ -30,21 +30,22 @@ async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
 
     project.limit_balancers(-1).await?;
     project.limit_floating_ips(-1).await?;
-    // The next try comes five minutes after the last one.
+    // The next attempt comes five minutes after the last one.
     bed.within += seconds(300);
     bed.address("shop").await?;
     bed.address("late").await?;
     let tries = count(&proxy.since(mark).writes());
-    // Of each one that failed and one that did not, and once more when a new Service comes back with its finalizer.
+    // One failed and one successful attempt each. One more is possible, because the controller's own write of the finalizer triggers a
+    // retry of a new Service.
     for order in ["POST loadbalancers", "POST floatingips"] {
         ensure!((3..=4).contains(&of(&tries, order)), "{tries:?}");
     }
     Ok(())
 }
 
-/// Whatever happens to calls on their way, in the end everything is there, once.
+/// Whatever happens to calls or their answers, each object exists exactly once in the end.
 #[tokio::test]
-async fn a_cloud_in_trouble_gets_what_was_asked_for_once() {
+async fn faulty_cloud_gets_each_object_exactly_once() {
     scenario(trouble).await;
 }
 
@@ -60,7 +61,7 @@ async fn trouble(bed: &mut Bed) -> anyhow::Result<()> {
     };
     let rules = [
         ("creation answered 401", proxy.inject(creation().nth(1), Action::Answer(401))),
-        // The same call, once more with another token.
+        // The second answer is for the same call, sent again with a new token.
         ("creation answered 413", proxy.inject(creation().nth(2), answer(413))),
         ("creation answered 429", proxy.inject(creation().nth(3), answer(429))),
         ("creation answered 503 unsent", proxy.inject(creation().nth(4), Action::Answer(503))),
@@ -86,13 +87,13 @@ async fn trouble(bed: &mut Bed) -> anyhow::Result<()> {
     forbidden(bed).await
 }
 
-/// A listing that shows nothing is no proof that there is nothing: what seems to be gone is looked for, and not made again.
+/// An empty listing does not prove that there is nothing: objects that seem to be gone are looked up, and not created again.
 async fn empty_pages(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     let before = bed.cluster.cloud.project.state().await?;
     let empty = proxy.inject(Rule::lists_of("instances"), Action::EmptyPage);
     e2e::set_ready(&bed.client(), "a", Ready::Unknown).await?;
-    eventually("machines were listed three times, and none was shown", bed.within, || async {
+    eventually("three listings of instances were empty", bed.within, || async {
         ensure!(empty.fired() >= 3, "{} times", empty.fired());
         Ok(())
     })
@@ -104,44 +105,44 @@ async fn empty_pages(bed: &mut Bed) -> anyhow::Result<()> {
     e2e::set_ready(&bed.client(), "a", Ready::True).await
 }
 
-/// Two listings that show no load balancer prove that there is none, and another one is made. As soon as both are shown, the older one
-/// stays with the address, and the other one goes.
+/// After two listings without any load balancer, the adapter creates another one. When both are listed, the older one keeps the address,
+/// and the other one is deleted.
 async fn no_balancers(bed: &mut Bed) -> anyhow::Result<()> {
     let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
     let (before, address) = (project.state().await?, bed.address("web").await?);
     let mark = proxy.mark();
     let empty = proxy.inject(Rule::lists_of("load-balancers").next(2), Action::EmptyPage);
-    eventually("load balancers were listed twice, and none was shown", bed.within, || async {
+    eventually("two listings of load balancers were empty", bed.within, || async {
         ensure!(empty.fired() == 2, "{} times", empty.fired());
         Ok(())
     })
     .await?;
     drop(empty);
-    bed.until_cloud("web has its only load balancer, the one that it had, and no other", |state| {
+    bed.until_cloud("web has only its former load balancer", |state| {
         ensure!(ids(state) == ids(&before), "{before:?}\n{state:?}");
         ensure!(balancer(state, "web")?.is_active(), "{state:?}");
         let writes = count(&proxy.since(mark).writes());
         let (made, gone) = (of(&writes, "POST loadbalancers"), of(&writes, "DELETE loadbalancers/*"));
-        // One that is still being made is not deleted at the first try.
+        // A load balancer that is still being created is not deleted at the first attempt.
         ensure!(made <= 1 && gone >= made, "{writes:?}");
         Ok(())
     })
     .await?;
     bed.quiet("service-controller").await?;
-    told("two listings show no load balancer", &count(&proxy.since(mark).writes()));
+    told("two empty listings of load balancers", &count(&proxy.since(mark).writes()));
     let after = project.state().await?;
     ensure!(ids(&after) == ids(&before), "{before:?}\n{after:?}");
     ensure!(bed.address("web").await? == address, "the address has changed");
     Ok(())
 }
 
-/// Nobody hears of a token that ends before its time.
+/// A token that is revoked causes no warnings.
 async fn revoked_token(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     let mark = proxy.mark();
     bed.cluster.cloud.project.revoke_tokens().await?;
     let rejected = || proxy.since(mark).only(|call| call.status == Some(401)).len();
-    eventually("a service knows that the token was taken back", bed.within, || async {
+    eventually("a service rejects the revoked token", bed.within, || async {
         ensure!(rejected() > 0, "{}", proxy.since(mark));
         Ok(())
     })
@@ -153,7 +154,7 @@ async fn revoked_token(bed: &mut Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who may not do it is told so, and does it when he may.
+/// A missing permission is reported, and the request succeeds when it is granted.
 async fn forbidden(bed: &mut Bed) -> anyhow::Result<()> {
     let proxy = bed.cluster.cloud.proxy.clone();
     let creation = Rule::writes().calls(pattern("^POST /load-balancer/v2/lbaas/loadbalancers"));

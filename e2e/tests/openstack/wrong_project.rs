@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// Credentials of another project, while it runs or from its start, take nothing away, whatever nodes say of themselves.
+/// Credentials of another project, at runtime or from the start, delete nothing, whatever the state of the nodes.
 #[tokio::test]
-async fn the_wrong_project_loses_nothing_and_is_told() {
-    // A node would go after the second word that its machine is gone.
+async fn credentials_of_another_project_are_reported() {
+    // A node would be deleted after the second proof that its instance is gone.
     let soon = json!({ "nodeController": { "deletion": { "monitorPeriod": "1s", "confirmAfter": "1s" } } });
     scenario_with(&soon, wrong_project).await;
 }
@@ -23,7 +23,10 @@ async fn wrong_project(bed: &mut Bed) -> anyhow::Result<()> {
     other.remove().await?;
     seen.map_err(|_panic| anyhow::anyhow!("panicked"))??;
     let used = used?;
-    ensure!(used.balancers.is_empty() && used.floating_ips.is_empty(), "made in the other project: {used:?}");
+    ensure!(
+        used.balancers.is_empty() && used.floating_ips.is_empty(),
+        "created in the other project: {used:?}"
+    );
     Ok(())
 }
 
@@ -34,7 +37,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     bed.give(&keys).await?;
     e2e::set_ready(&bed.client(), "a", Ready::Unknown).await?;
     let adapter = &*bed.cluster.pods.get(ADAPTER)?;
-    eventually("the adapter says that it does not take them", bed.within, || async {
+    eventually("the adapter logs that it refuses them", bed.within, || async {
         let text = std::fs::read_to_string(adapter.log())?;
         ensure!(text.contains("the old ones stay in force"), "{}", adapter.tail());
         Ok(())
@@ -42,7 +45,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     .await?;
     unharmed(bed, &before).await?;
 
-    // After a restart only the configuration tells which project is the right one.
+    // After a restart, only the configuration names the right project.
     merge(&mut keys, &json!({ "project_id": cloud.project.member.project }));
     bed.give(&keys).await?;
     bed.cluster.pods.get(ADAPTER)?.restart().await?;
@@ -53,7 +56,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     println!("{said}");
     let earlier = refusals(bed.cluster.pods.get(ADAPTER)?).await?;
     bed.cluster.pods.get("node-controller")?.restart().await?;
-    // Each may come for the mirror or for the node, and two are more than a deletion would need.
+    // Each refusal is of a watch or of a look-up for the node; two look-ups would be enough to delete a node.
     for number in 1..=4 {
         let adapter = &*bed.cluster.pods.get(ADAPTER)?;
         eventually(&format!("node-controller was refused {number} times"), bed.within, || async {
@@ -75,11 +78,11 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     .await?;
     let told = bed.events("Service", "web").await?;
     let failures = told.iter().filter(|it| it.reason.as_deref() == Some("SyncLoadBalancerFailed"));
-    ensure!(failures.count() == 1, "told once, and not once a retry: {:?}", bed.warnings().await?);
+    ensure!(failures.count() == 1, "one Event is expected, not one per retry: {:?}", bed.warnings().await?);
     Ok(())
 }
 
-/// How often the adapter has refused what node-controller asks of machines. A watch counts when it ends.
+/// How often the adapter has refused calls about instances from the node-controller. A watch is counted when it ends.
 async fn refusals(adapter: &Pod) -> anyhow::Result<f64> {
     let page = adapter.metrics().await?;
     let counts = |line: &&str| {
@@ -90,10 +93,10 @@ async fn refusals(adapter: &Pod) -> anyhow::Result<f64> {
             && !line.contains("reason=\"\"")
     };
     let value = |line: &str| line.rsplit(' ').next().unwrap_or_default().parse::<f64>();
-    page.lines().filter(counts).map(value).sum::<Result<f64, _>>().context("no count")
+    page.lines().filter(counts).map(value).sum::<Result<f64, _>>().context("the page has no such metric")
 }
 
-/// Nothing of what was there is gone.
+/// Checks that nothing from before is gone.
 async fn unharmed(bed: &Bed, before: &State) -> anyhow::Result<()> {
     let after = bed.cluster.cloud.project.state().await?;
     ensure!(bed.nodes().get_opt("a").await?.is_some(), "the node was deleted");

@@ -1,7 +1,7 @@
-//! Adapters that can do less than the one of the simulated cloud: by their own words, since they are only half upgraded, or since one of
-//! their calls hangs. And one that says more.
+//! Adapters with fewer abilities than the adapter of the simulated cloud: they lack capabilities, are half upgraded, or one of their calls
+//! hangs. Also an adapter with unknown fields in its answers.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,13 +17,14 @@ use serde_json::json;
 
 const SERVICES: &str = "service-controller";
 const ROUTES: &str = "route-controller";
-/// Keeps a node out of the load balancers: calls about its membership would be the ones that are held.
+/// Keeps a node out of the load balancers, so that no call about its backends is among the held ones.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Nobody writes what the adapter cannot do, and what it can do less well is done otherwise.
+/// The controllers do not write what the adapter does not support, and use another way where there is one.
+// Behaviour: S29, R13, R15
 #[tokio::test]
-async fn what_an_adapter_does_not_have_is_not_asked_of_it() {
+async fn unsupported_capabilities_are_not_used() {
     let values = json!({
         "routeController": { "removal": { "grace": "1s" } },
         "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
@@ -50,13 +51,13 @@ async fn what_an_adapter_does_not_have_is_not_asked_of_it() {
     no_marks_on_routes(&mut bed).await;
 }
 
-/// Services are another controller's, which has put its finalizer on some of them: under the name that all use.
+/// Services belong to another controller, which has put its finalizer on some of them, under the name that all controllers use.
 async fn no_load_balancers(bed: &mut Bed, proxy: &AdapterProxy) {
     let controller = &*bed.cluster.pods.get(SERVICES).unwrap();
     let log = controller.log();
-    let told = eventually("the log tells it", WITHIN, || async {
+    let told = eventually("the log reports it", WITHIN, || async {
         let text = fs::read_to_string(&log)?;
-        ensure!(text.contains("The cloud adapter has no load balancers"), "{}", controller.tail());
+        ensure!(text.contains("The cloud adapter does not support load balancers"), "{}", controller.tail());
         Ok(())
     });
     told.await.unwrap();
@@ -72,10 +73,10 @@ async fn no_load_balancers(bed: &mut Bed, proxy: &AdapterProxy) {
     bed.services().delete("goes", &DeleteParams::default()).await.unwrap();
     bed.patch_service("changes", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
     let controller = &*bed.cluster.pods.get(SERVICES).unwrap();
-    let seen = eventually("both were looked at", WITHIN, || async {
+    let seen = eventually("both were reconciled", WITHIN, || async {
         let turns = controller.counted("workqueue_work_duration_seconds_count", "name").await?;
         let turns: f64 = turns.values().sum();
-        ensure!(turns >= before + 2.0, "{turns} turns, {before} before");
+        ensure!(turns >= before + 2.0, "{turns} reconciles, {before} before");
         Ok(())
     });
     seen.await.unwrap();
@@ -90,21 +91,21 @@ async fn no_load_balancers(bed: &mut Bed, proxy: &AdapterProxy) {
     }
     assert_eq!(bed.writes_of(SERVICES, <_>::default(), "").unwrap(), []);
     assert_eq!(["EnsureLoadBalancer", "DeleteLoadBalancer"].map(|call| proxy.calls(call)), [0, 0]);
-    // Their own controller is done with them.
+    // Their own controller has finished with them.
     let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     for name in ["goes", "changes"] {
         bed.services().patch(name, &PatchParams::default(), &none).await.unwrap();
     }
 }
 
-/// How many keys have been worked on.
+/// Number of keys that have been reconciled.
 async fn turns(bed: &mut Bed) -> f64 {
     let controller = bed.cluster.pods.get(SERVICES).unwrap();
     let turns = controller.counted("workqueue_work_duration_seconds_count", "name").await.unwrap();
     turns.values().sum()
 }
 
-/// Passes go on, 10 s apart, and the second one would tell nodes that wait.
+/// Passes run every 10 s. The second one would report nodes that wait.
 async fn no_routes(bed: &mut Bed, proxy: &AdapterProxy) {
     bed.unready(ROUTES, "the adapter has no capability `routes`").await.unwrap();
     let controller = &*bed.cluster.pods.get(ROUTES).unwrap();
@@ -113,7 +114,7 @@ async fn no_routes(bed: &mut Bed, proxy: &AdapterProxy) {
         Ok::<f64, anyhow::Error>(counted.values().sum())
     };
     let before = passes().await.unwrap();
-    let passed = eventually("three passes", WITHIN, async || {
+    let passed = eventually("three passes have run", WITHIN, async || {
         let now = passes().await?;
         ensure!(now >= before + 3.0, "{now}, {before} before");
         Ok(())
@@ -127,7 +128,7 @@ async fn no_routes(bed: &mut Bed, proxy: &AdapterProxy) {
     assert_eq!(bed.cluster.cloud.state().await.unwrap().routes, []);
 }
 
-/// Routes such as they are where there are no tags: one to each node's machine, and one that serves nobody.
+/// Routes of a cloud without tags: one to the instance of each node, and one that serves no node.
 async fn lay_by_hand(bed: &Bed) {
     let machines = bed.cluster.cloud.state().await.unwrap().instances;
     let add = [("10.244.1.0/24", "a"), ("10.244.2.0/24", "b"), ("10.244.9.0/24", "a")].map(|(to, name)| {
@@ -140,7 +141,8 @@ async fn lay_by_hand(bed: &Bed) {
     bed.cluster.cloud.reset_counts().await.unwrap();
 }
 
-/// What was seen to serve a node goes with it, also if nobody looked; what never did stays, whatever it looks like.
+/// A route that was seen to serve a node is removed with it, even if the controller was not running. A route that never did stays, whatever
+/// it looks like.
 async fn no_marks_on_routes(bed: &mut Bed) {
     for name in ["a", "b"] {
         served(bed, name).await;
@@ -158,7 +160,7 @@ async fn no_marks_on_routes(bed: &mut Bed) {
     bed.cluster.pods.get(ROUTES).unwrap().terminate().await.unwrap();
     e2e::delete_node(&bed.client(), "a").await.unwrap();
     bed.cluster.pods.get(ROUTES).unwrap().start().unwrap();
-    bed.until_cloud("the route of the node that is gone is gone", |state| {
+    bed.until_cloud("the route of the deleted node is removed", |state| {
         let left: BTreeSet<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
         ensure!(left == ["10.244.2.0/24", "10.244.9.0/24"].map(str::to_owned).into(), "{left:?}");
         Ok(())
@@ -172,8 +174,8 @@ async fn no_marks_on_routes(bed: &mut Bed) {
 /// Waits until the ConfigMap has these entries: routes, and the UIDs of their nodes.
 async fn recorded(bed: &Bed, wanted: &BTreeMap<String, String>) {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
-    let kept = eventually("the record is right", WITHIN, || async {
-        let map = maps.get_opt("route-controller-routes").await?.context("there is none")?;
+    let kept = eventually("the record is complete", WITHIN, || async {
+        let map = maps.get_opt("route-controller-routes").await?.context("no record")?;
         let entries = map.data.unwrap_or_default();
         ensure!(entries == *wanted, "{entries:?}, not {wanted:?}");
         Ok(())
@@ -181,13 +183,14 @@ async fn recorded(bed: &Bed, wanted: &BTreeMap<String, String>) {
     kept.await.unwrap();
 }
 
-/// Each of three things that nodes and Services need is missing from an adapter, or hangs for one of them.
+/// An adapter lacks each of three RPCs that nodes and Services need, or one of them hangs for one object.
+// Behaviour: P29, W2, W5
 #[tokio::test]
-async fn an_adapter_that_lacks_calls_or_hangs_in_one_is_waited_for() {
+async fn missing_and_hanging_calls_are_waited_for() {
     let values = json!({
         "adapter": {
             "limits": { "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } },
-            // What is made later is not in the listing.
+            // Instances that are created later are not in the listing.
             "cache": { "instances": { "maxAge": "720h" } },
         },
     });
@@ -205,7 +208,7 @@ async fn an_adapter_that_lacks_calls_or_hangs_in_one_is_waited_for() {
     bed.ready().await.unwrap();
 }
 
-/// Nothing comes of it but Events, and few calls; all is well as soon as the upgrade is complete.
+/// The controllers emit Events and make few calls, but change nothing. As soon as the upgrade is complete, everything becomes ready.
 async fn half_upgraded(bed: &mut Bed, proxy: &AdapterProxy) {
     const LACKS: [&str; 3] = ["BatchGetInstances", "EnsureLoadBalancer", "ApplyRoutes"];
     proxy.order(Order::Lacks(&LACKS));
@@ -217,7 +220,7 @@ async fn half_upgraded(bed: &mut Bed, proxy: &AdapterProxy) {
     let pods = json!({ "spec": { "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"] } });
     bed.patch_node("old", &pods).await.unwrap();
 
-    let why = "as ordered by the test";
+    let why = "as the test requested";
     for (kind, name, reason) in [
         ("Node", "late", "CloudProviderFailed"),
         ("Service", "web", "SyncLoadBalancerFailed"),
@@ -231,7 +234,7 @@ async fn half_upgraded(bed: &mut Bed, proxy: &AdapterProxy) {
     assert_eq!(network_unavailable(&bed.nodes().get("old").await.unwrap()), None);
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
     for call in LACKS {
-        // It takes 10 s until the last of them is told.
+        // It takes 10 s until the last of the Events is emitted.
         let calls = proxy.calls(call);
         assert!((1..40).contains(&calls), "{call}: {calls} times");
     }
@@ -242,14 +245,14 @@ async fn half_upgraded(bed: &mut Bed, proxy: &AdapterProxy) {
     served(bed, "old").await;
 }
 
-/// One of the nodes and one of the Services wait for an answer, and nobody else does.
+/// Only the node and the Service whose call hangs have to wait.
 async fn one_call_that_hangs(bed: &Bed, proxy: &AdapterProxy) {
     let client = bed.client();
     proxy.order(Order::Holds("BatchGetInstances", 1));
     bed.cluster.cloud.create_instance("asked-for").await.unwrap();
     node("asked-for").label(EXCLUDED, "").register(&client).await.unwrap();
     proxy.holds(1).await.unwrap();
-    // By its ID it is known from the listing, however old that is.
+    // Its ID is in the listing, however old the listing is.
     let state = bed.cluster.cloud.state().await.unwrap();
     let listed = state.instances.iter().find(|it| it.name == "listed").unwrap();
     let id = format!("sim://sim-1/{}", listed.id);
@@ -269,7 +272,7 @@ async fn one_call_that_hangs(bed: &Bed, proxy: &AdapterProxy) {
     bed.address("stuck").await.unwrap();
 }
 
-/// As many Services are worked on at once as there are workers.
+/// The controller reconciles as many Services at once as it has workers.
 async fn many_at_once(bed: &Bed, proxy: &AdapterProxy) {
     let names: Vec<String> = (1..=10).map(|number| format!("crowd-{number}")).collect();
     proxy.order(Order::Holds("EnsureLoadBalancer", names.len()));
@@ -283,9 +286,9 @@ async fn many_at_once(bed: &Bed, proxy: &AdapterProxy) {
     }
 }
 
-/// What an adapter of a later release says besides is passed over, in each answer and each stream.
+/// Controllers ignore unknown fields of a newer adapter, in each answer and each stream.
 #[tokio::test]
-async fn what_a_newer_adapter_says_more_is_passed_over() {
+async fn unknown_fields_of_a_newer_adapter_are_ignored() {
     let (mut bed, proxy) = Bed::install_behind_proxy(&json!({})).await.unwrap();
     proxy.say_more();
     bed.cluster.pods.start().unwrap();
@@ -301,10 +304,10 @@ async fn what_a_newer_adapter_says_more_is_passed_over() {
     assert_eq!(bed.warnings().await.unwrap(), [""; 0]);
 }
 
-/// Waits until a node hears that its routes are there.
+/// Waits until the condition of a node says that its routes exist.
 async fn served(bed: &Bed, name: &str) {
     bed.until_node(name, "has its route", |node| {
-        let found = network_unavailable(node).context("it has no such condition")?;
+        let found = network_unavailable(node).context("no such condition")?;
         let seen = (&*found.status, found.reason.as_deref());
         ensure!(seen == ("False", Some("RouteCreated")), "{seen:?}");
         Ok(())

@@ -1,6 +1,6 @@
-//! Who may call the adapter, with the tokens that a real API server gives out.
+//! Which callers the adapter accepts, with tokens that a real API server issues.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::path::PathBuf;
 
@@ -15,22 +15,22 @@ use e2e::{ADAPTER, Bed, CONTROLLERS, GrpcPort, service};
 use http::Method;
 use tonic::Code;
 
-/// What the API server itself takes.
+/// The audience of the API server itself.
 const API_SERVER: &str = "https://kubernetes.default.svc";
 
 #[tokio::test]
-async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
+async fn the_adapter_accepts_only_authenticated_controllers() {
     let mut bed = Bed::start().await.unwrap();
     let door = Door::of(&mut bed);
     let ours = door.audience.as_str();
 
-    // No token at all, and tokens that are no proof for this adapter.
+    // No token, or tokens that this adapter must not accept.
     let strangers: [(&str, Option<&[&str]>); 5] = [
         ("without a token", None),
         ("a token for the API server", Some(&[])),
         ("a token for something else", Some(&["vault"])),
         ("a token for another cluster", Some(&["cloudadapter.0"])),
-        ("a token that the API server takes, too", Some(&[ours, API_SERVER])),
+        ("a token that is also valid at the API server", Some(&[ours, API_SERVER])),
     ];
     for (name, audiences) in strangers {
         let token = match audiences {
@@ -45,7 +45,7 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
         );
     }
 
-    // Who is known, and may not.
+    // A known caller without permission.
     let create = ["create", "serviceaccount", "nobody", "--namespace", "kube-system"];
     bed.cluster.control_plane.kubectl(&create).await.unwrap();
     let nobody = bed.token("nobody", &[ours]).await.unwrap();
@@ -65,7 +65,7 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
     get_info(&node, &door.cluster).await.unwrap();
     find_instances(&node, &door.cluster).await.unwrap();
 
-    // Who does not speak TLS, or takes the adapter for somebody else, gets no answer.
+    // A caller that does not speak TLS, or expects another certificate, gets no answer.
     let plaintext = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), None, None).unwrap();
     let other_ca = bed.cluster.control_plane.ca().to_path_buf();
     let distrustful = GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), Some(other_ca), None).unwrap();
@@ -74,7 +74,7 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
         assert!(BROKEN.contains(&refused.code), "{refused:?}");
     }
 
-    // All of it is counted, and the controllers were not disturbed.
+    // All of it is counted, and the controllers were not affected.
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     let refused = adapter.counted("cloud_adapter_calls_refused_total", "reason").await.unwrap();
     let wanted = [("CALLER_FORBIDDEN", 4.0), ("CALLER_UNAUTHENTICATED", 5.0)];
@@ -88,16 +88,17 @@ async fn the_adapter_lets_in_who_proves_to_be_a_controller_and_nobody_else() {
     assert_eq!(calls.keys().collect::<Vec<_>>(), ["OK"], "{calls:?}");
 }
 
-/// Probes and metrics are for all callers, and status pages for those on this machine, where a port-forward ends. Nothing else is there.
+/// Probes and metrics are open to all callers, status pages only to callers on the same machine, where a port-forward ends. The port serves
+/// nothing else.
 #[tokio::test]
-async fn the_plain_port_serves_no_api() {
+async fn the_plain_port_serves_no_contract() {
     let mut bed = Bed::start().await.unwrap();
     let door = Door::of(&mut bed);
     let address = bed.cluster.pods.get(ADAPTER).unwrap().flag("--http-address").unwrap().to_owned();
 
     let info = get_info(&GrpcPort::at(&address, None, None).unwrap(), &door.cluster).await;
-    // It speaks HTTP/1 alone, which ends the connection of a gRPC client.
-    let refused = info.expect_err("the contract is served there");
+    // The port speaks HTTP/1 only, which ends the connection of a gRPC client.
+    let refused = info.expect_err("the port serves the contract");
     assert!(BROKEN.contains(&refused.code), "{refused:?}");
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     for path in
@@ -128,7 +129,7 @@ async fn the_plain_port_serves_no_api() {
     }
 }
 
-/// How the end of a connection is told depends on what was under way.
+/// Which code reports the end of a connection depends on the call in progress.
 const BROKEN: [Code; 3] = [Code::Internal, Code::Unavailable, Code::Unknown];
 const FORBIDDEN: (Code, Reason) = (Code::PermissionDenied, Reason::CallerForbidden);
 
@@ -136,7 +137,7 @@ fn judged(error: &AdapterError) -> (Code, Reason) {
     (error.code, error.reason)
 }
 
-/// What a controller is given in order to be let in.
+/// What a controller needs to be accepted by the adapter.
 struct Door {
     ca: PathBuf,
     cluster: String,

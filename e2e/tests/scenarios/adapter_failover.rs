@@ -1,6 +1,6 @@
-//! Two adapters of which one leads: it is killed, or stopped in good order, while users are at work.
+//! Two adapters, one of them the leader, which is killed or shut down while users are at work.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 #![expect(clippy::print_stdout, reason = "the measured times are worth reading")]
 
 use std::collections::BTreeMap;
@@ -13,24 +13,24 @@ use e2e::{ADAPTER, Bed, GrpcPort, Load, Outcome, eventually};
 use serde_json::json;
 use tokio::time::Instant;
 
-/// The service level of an unplanned change of leader; and of a planned one, which takes a second on a machine that does little else.
+/// Time limit of an unplanned change of leader, and of a planned one, which takes a second on an idle machine.
 const FAILOVER: Duration = Duration::from_secs(12);
 const HANDOVER: Duration = Duration::from_secs(3);
-/// Controllers take the end of a watch that held for so long for the change of leader that it is.
+/// Controllers take the end of a watch for a change of leader if the watch lasted this long.
 const STEADY: Duration = Duration::from_secs(10);
 /// The other replica.
 const OTHER: &str = "cloud-adapter-1";
-/// What the cloud may be asked: calls a second, and calls at once.
+/// Rate limits of the cloud: calls per second, and burst.
 const LIMITS: [(&str, f64, f64); 3] =
     [("compute", 10.0, 20.0), ("loadbalancer", 20.0, 40.0), ("network", 10.0, 20.0)];
-/// The cloud notes a call when it arrives, which is that much after it was sent, at most.
+/// The cloud logs a call when it arrives: at most this long after it was sent.
 const ON_THE_WAY: f64 = 0.3;
 
 #[tokio::test]
-async fn a_leader_that_is_killed_or_stopped_is_followed_and_no_user_notices() {
+async fn adapter_failover_fails_no_call_of_a_controller() {
     let buckets: BTreeMap<_, _> =
         LIMITS.iter().map(|(name, rate, burst)| (*name, json!({ "rate": rate, "burst": burst }))).collect();
-    // Routes are listed often: those to machines that are gone go as soon as the listing shows it.
+    // Routes are listed often, so that routes to deleted instances are removed soon.
     let cache = json!({ "routes": { "maxAge": "5s" } });
     let values = json!({ "adapter": { "replicas": "active-standby", "limits": { "buckets": buckets }, "cache": cache } });
     let mut bed = Bed::install_with(&values).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_leader_that_is_killed_or_stopped_is_followed_and_no_user_notices() {
     let first = leader(&mut bed).await;
     let second = other(first);
     let standby = port(&mut bed, second);
-    standby.look_serving().await.expect_err("two replicas serve");
+    standby.look_serving().await.expect_err("two replicas serve at once");
     let killed = Instant::now();
     bed.cluster.pods.get(first).unwrap().kill().await.unwrap();
     serves(&standby).await;
@@ -63,7 +63,7 @@ async fn a_leader_that_is_killed_or_stopped_is_followed_and_no_user_notices() {
     });
     ended.unwrap();
     let log = std::fs::read_to_string(bed.cluster.pods.get(second).unwrap().log()).unwrap();
-    assert!(!log.contains("stopped with work under way"), "{log}");
+    assert!(!log.contains("stopped before all work was done"), "{log}");
     println!("SIGTERM of the leader: the other one serves after {took:?}");
     assert!(took <= HANDOVER, "{took:?}");
     load.rounds(10).await.unwrap();
@@ -74,23 +74,23 @@ async fn a_leader_that_is_killed_or_stopped_is_followed_and_no_user_notices() {
     within_budget(&bed.cluster.cloud.requests().await.unwrap());
 }
 
-/// No call of a controller failed for its user: what it has to repeat is done in the same turn.
+/// No call of a controller failed for its user: a call that must be repeated is repeated in the same reconcile.
 async fn unnoticed(bed: &mut Bed) {
     let calls = bed.adapter_calls().await.unwrap();
     println!("calls of the controllers: {calls:?}");
-    // A new leader has none of the backend sets, and is given them.
+    // A new leader does not know the backend sets; the controllers send them again.
     let failed: Vec<_> =
         calls.keys().filter(|it| !["OK", "BACKEND_SET_UNKNOWN"].contains(&it.as_str())).collect();
     assert!(failed.is_empty(), "{calls:?}");
     assert_eq!(bed.warnings().await.unwrap(), Vec::<String>::new());
 }
 
-/// In no time is more asked of the cloud than one replica alone may ask for.
+/// At no time does the cloud get more calls than a single replica may send.
 fn within_budget(log: &[LogEntry]) {
     for (family, rate, burst) in LIMITS {
         let of_family = |entry: &&LogEntry| json!(entry.operation.family()) == family;
         let mut at: Vec<_> = log.iter().filter(of_family).map(|entry| entry.at_ms).collect();
-        // Calls that arrive together are written down in any order.
+        // Calls that arrive together are logged in any order.
         at.sort_unstable();
         let mut fullest = 0.0_f64;
         for (n, from) in at.iter().enumerate() {
@@ -100,14 +100,14 @@ fn within_budget(log: &[LogEntry]) {
                 fullest = fullest.max(share);
             }
         }
-        println!("{family}: {} calls, at most {:.0} % of what any time may hold", at.len(), fullest * 100.0);
+        println!("{family}: {} calls, at most {:.0} % of the limit at any time", at.len(), fullest * 100.0);
         assert!(!at.is_empty() && fullest <= 1.0, "{family}: {fullest}");
     }
 }
 
-/// Each Service has one load balancer, complete; each node its route; nothing else is left.
+/// Each Service has one complete load balancer, each node has its route, and nothing else is left.
 async fn settled(bed: &Bed, outcome: &Outcome) {
-    bed.until_cloud("everything is there once", |state| {
+    bed.until_cloud("each object exists exactly once", |state| {
         let complete = |it: &LoadBalancer| json!(it.status) == "ACTIVE" && it.listeners.len() == 2;
         ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
         let owner = |it: &LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").cloned();
@@ -141,7 +141,7 @@ fn other(replica: &str) -> &'static str {
     if replica == ADAPTER { OTHER } else { ADAPTER }
 }
 
-/// A replica's port, as a controller calls it.
+/// The port of a replica, as a controller calls it.
 fn port(bed: &mut Bed, replica: &str) -> GrpcPort {
     let (ca, token) = {
         let controller = bed.cluster.pods.get("service-controller").unwrap();

@@ -1,6 +1,6 @@
-//! The admission policy for annotations of Services, as a real API server judges by it. No controller runs here.
+//! The admission policy for annotations of Services, as a real API server applies it. No controller runs here.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use anyhow::{Context as _, ensure};
 use e2e::{ControlPlane, Release, Values, WITHIN, eventually, merge};
@@ -11,23 +11,25 @@ use serde_json::{Value, from_value, json};
 const EXAMPLES: &str = include_str!("../../../service-controller/src/plan/annotations/examples.txt");
 const PREFIX: &str = "lb.cloudadapter.dev/";
 
+// Behaviour: SF11
 #[tokio::test]
-async fn wrong_annotations_are_refused_when_they_are_written() {
+async fn invalid_annotations_are_refused_at_admission() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let services: Api<Service> = Api::namespaced(control_plane.client(), "default");
     let mut values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
     let old = service("old", &json!({ "intrenal": "true", "size": "large" }));
-    services.create(&PostParams::default(), &old).await.expect("nobody judges unless asked for");
+    services.create(&PostParams::default(), &old).await.expect("there is no policy by default");
 
     merge(&mut values, &json!({ "admissionPolicy": { "enabled": true } }));
     release.upgrade(&control_plane, &values).await.unwrap();
     let judges = async || {
-        let error = tried(&services, "intrenal", "true").await.err().context("nobody judges yet")?;
+        let error =
+            tried(&services, "intrenal", "true").await.err().context("the policy is not in effect yet")?;
         ensure!(error.contains("lb.cloudadapter.dev/intrenal: no such annotation"), "{error}");
         Ok(())
     };
-    eventually("the API server judges annotations", WITHIN, judges).await.unwrap();
+    eventually("the policy is in effect", WITHIN, judges).await.unwrap();
 
     let mut n_judged = 0;
     for line in EXAMPLES.lines().filter(|line| !line.starts_with('#')) {
@@ -51,10 +53,11 @@ async fn wrong_annotations_are_refused_when_they_are_written() {
     merge(&mut values, &json!({ "admissionPolicy": { "enabled": false } }));
     release.upgrade(&control_plane, &values).await.unwrap();
     let passes = async || tried(&services, "intrenal", "true").await.map_err(anyhow::Error::msg);
-    eventually("nobody judges any more", WITHIN, passes).await.unwrap();
+    eventually("the policy is not in effect any more", WITHIN, passes).await.unwrap();
 }
 
-/// Those that it names, those that the API server gives it, and the one for health checks. A Service that is no load balancer is not judged.
+/// Allowed are the node ports in the Service, those that the API server allocates, and the one for health checks. The policy ignores
+/// Services of other types.
 async fn node_ports_are_those_of_the_service(services: &Api<Service>) {
     let probes = |port: i32| json!({ format!("{PREFIX}health-check.port"): port.to_string() });
     let ports = json!([{ "port": 80, "nodePort": 30080 }]);
@@ -77,11 +80,11 @@ async fn node_ports_are_those_of_the_service(services: &Api<Service>) {
     for (port, passes) in [(own, true), (30_082, false)] {
         let patch = Patch::Merge(json!({ "metadata": { "annotations": probes(port) } }));
         let patched = services.patch("old", &params, &patch).await;
-        assert_eq!(patched.is_ok(), passes, "{port}, and it has {own}: {patched:?}");
+        assert_eq!(patched.is_ok(), passes, "port {port}, the Service has {own}: {patched:?}");
     }
 }
 
-/// A Service from before can be changed in everything else and deleted, with its finalizer; only the annotation that changes is judged.
+/// A Service that is older than the policy can be changed and deleted, with its finalizer; only the changed annotation is checked.
 async fn what_is_there_is_left_alone(services: &Api<Service>) {
     let change = async |patch: Value| {
         services
@@ -90,10 +93,10 @@ async fn what_is_there_is_left_alone(services: &Api<Service>) {
             .map_err(|error| error.to_string())
     };
     let label = json!({ "metadata": { "labels": { "a": "b" }, "finalizers": ["example.com/last"] } });
-    // A label is none of ours.
+    // The policy does not check labels.
     change(label).await.unwrap();
     let size = |value: &str| json!({ "metadata": { "annotations": { format!("{PREFIX}size"): value } } });
-    // The other annotation stays wrong, and is not judged again.
+    // The other annotation stays invalid, and is not checked again.
     change(size("larger")).await.unwrap();
     let error = change(size("")).await.unwrap_err();
     assert!(error.contains("write a text without blanks around it"), "{error}");
@@ -101,17 +104,17 @@ async fn what_is_there_is_left_alone(services: &Api<Service>) {
     change(json!({ "metadata": { "finalizers": null } })).await.unwrap();
 }
 
-/// What the API server says to a new Service with this annotation; nothing is made.
+/// The answer of the API server to a new Service with this annotation. It is a dry run.
 async fn tried(services: &Api<Service>, key: &str, value: &str) -> Result<(), String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let mut new = service("new", &json!({ key: value }));
-    // Nothing is made, so that it is in no other Service's way.
+    // A dry run, so that the node port stays free for other Services.
     new.spec.as_mut().unwrap().ports.as_mut().unwrap().first_mut().unwrap().node_port = Some(30_080);
     let made = services.create(&params, &new).await;
     made.map(drop).map_err(|error| error.to_string())
 }
 
-/// With these annotations, named without the prefix.
+/// A Service with these annotations, given without the prefix.
 fn service(name: &str, annotations: &Value) -> Service {
     let full: serde_json::Map<String, Value> = annotations
         .as_object()

@@ -1,4 +1,4 @@
-//! The benchmark, small: that it runs, and that its counts are what they must be at any size. Its times are not judged here.
+//! A small run of the benchmark: it runs, and its counts hold at any size. Times are not checked here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,31 +6,31 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Its name on the command line, and those of its targets that hold on any machine, whatever else it does.
+/// The name of a scenario on the command line, and its targets that hold on any machine, whatever the load.
 const SCENARIOS: [(&str, &[&str]); 12] = [
-    ("join", &["vendor calls about machines", "vendor writes beside routes"]),
+    ("join", &["vendor calls for instances", "vendor writes except routes"]),
     ("growth", &[]),
-    ("routes", &["calls that list them, one listing a period"]),
-    ("steady", &["vendor writes", "API-server writes", "vendor calls about machines and load balancers"]),
-    ("not-ready", &["vendor writes", "vendor calls about machines and load balancers"]),
-    ("one-more", &["member writes a load balancer"]),
-    ("leave", &["member writes a load balancer", "members are gone, before the first Node object is"]),
-    ("crowd", &["vendor writes beside routes, three each being the least"]),
+    ("routes", &["calls that list routes, one listing per period"]),
+    ("steady", &["vendor writes", "API-server writes", "vendor calls for instances and load balancers"]),
+    ("not-ready", &["vendor writes", "vendor calls for instances and load balancers"]),
+    ("one-more", &["member writes per load balancer"]),
+    ("leave", &["member writes per load balancer", "members removed before the first Node object"]),
+    ("crowd", &["vendor writes except routes (minimum: 3 per Service)"]),
     ("restart", &["vendor calls", "API-server writes"]),
-    ("adapter-restart", &["vendor calls that are no listing", "vendor writes", "API-server writes"]),
+    ("adapter-restart", &["vendor calls other than listings", "vendor writes", "API-server writes"]),
     ("throttled", &[]),
     (
         "replicas",
         &[
-            "vendor writes, three a Service being the least",
-            "kill -9 of one: load balancers made",
-            "kill -9 of one: load balancers of no Service",
+            "vendor writes (minimum: 3 per Service)",
+            "kill -9 of one: load balancers created",
+            "kill -9 of one: load balancers without a Service",
         ],
     ),
 ];
 
 #[test]
-fn a_small_benchmark_measures_every_scenario_and_its_counts_are_kept() {
+fn a_small_benchmark_meets_its_counts_in_every_scenario() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("bench.json");
     let output = Command::new(env!("CARGO_BIN_EXE_bench-scale"))
@@ -39,7 +39,7 @@ fn a_small_benchmark_measures_every_scenario_and_its_counts_are_kept() {
         .output()
         .unwrap();
 
-    // Whether times and memory are as promised depends on the build and on the machine.
+    // Times and memory depend on the build and on the machine.
     let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {told}\n{errors}", output.status);
     let report: Value = serde_json::from_str(&fs::read_to_string(&json).expect(&errors)).unwrap();
@@ -62,11 +62,11 @@ fn a_small_benchmark_measures_every_scenario_and_its_counts_are_kept() {
 }
 
 #[test]
-fn wrong_files_of_results_are_named() {
+fn invalid_result_files_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = dir.path().join("wrong.json");
     fs::write(&wrong, "{}").unwrap();
-    for (file, said) in [(wrong, "is no result of"), (dir.path().join("none.json"), "cannot read")] {
+    for (file, said) in [(wrong, "is not a result of"), (dir.path().join("none.json"), "cannot read")] {
         let output =
             Command::new(env!("CARGO_BIN_EXE_bench-scale")).arg("--write-docs").arg(&file).output().unwrap();
         assert_eq!(output.status.code(), Some(1));

@@ -1,6 +1,6 @@
-//! What the chart makes of its values, as a real API server takes it. No controller runs here.
+//! What the chart makes of its values, on a real API server. No controller runs here.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeSet;
 
@@ -38,22 +38,33 @@ async fn the_chart_installs_and_uninstalls() {
         assert!(pod.env().contains_key("KUBECONFIG"), "{controller} has no identity");
         assert!(
             pod.env().contains_key("MALLOC_ARENA_MAX"),
-            "{controller}: what the bench of its memory has, too"
+            "{controller}: the same settings as in the memory benchmark"
         );
     }
     let adapter = pods.get("cloud-adapter").unwrap();
     let config = adapter.args().iter().find_map(|arg| arg.strip_prefix("--config=")).unwrap();
     assert!(std::fs::read_to_string(config).unwrap().contains("buckets:"), "{config}");
     let threshold = adapter.env().get("MALLOC_TRIM_THRESHOLD_");
-    assert_eq!(threshold.map(String::as_str), Some("131072"), "what the bench of its memory has, too");
+    assert_eq!(threshold.map(String::as_str), Some("131072"), "the same settings as in the memory benchmark");
 
     release.uninstall(&control_plane).await.unwrap();
     assert_eq!(left_over(&control_plane).await, "");
 }
 
-/// The rights of each ServiceAccount, less those that any ServiceAccount has, are these and no more.
+/// Rights of service-controller in its namespace.
+const RELEASES: [&str; 2] =
+    ["list configmaps named cloud-controllers-orphans", "watch configmaps named cloud-controllers-orphans"];
+/// Rights of route-controller in its namespace.
+const RECORD: [&str; 3] = [
+    "create configmaps",
+    "get configmaps named route-controller-routes",
+    "patch configmaps named route-controller-routes",
+];
+
+/// Each ServiceAccount has exactly these rights, in addition to those of any ServiceAccount.
+// Behaviour: P13
 #[tokio::test]
-async fn each_process_has_the_least_rights() {
+async fn each_process_has_exactly_the_listed_rights() {
     let control_plane = control_plane().await;
     let values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
@@ -69,25 +80,16 @@ async fn each_process_has_the_least_rights() {
         "watch nodes",
     ];
     let route = ["list nodes", "watch nodes", "patch nodes/status"];
-    let releases = [
-        "list configmaps named cloud-controllers-orphans",
-        "watch configmaps named cloud-controllers-orphans",
-    ];
-    let record = [
-        "create configmaps",
-        "get configmaps named route-controller-routes",
-        "patch configmaps named route-controller-routes",
-    ];
     let cases: [(&str, &[&str], &[&str]); 3] = [
         ("node-controller", &node, &[]),
-        ("service-controller", &service, &releases),
-        ("route-controller", &route, &record),
+        ("service-controller", &service, &RELEASES),
+        ("route-controller", &route, &RECORD),
     ];
 
     for (pod, own, near) in cases {
         let user = pods.get(pod).unwrap().user().to_owned();
         let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
-        // Replicas with another number of shards look at each other's.
+        // Replicas with another number of shards watch each other's Leases.
         let further = (1..64).map(|shard| format!("-{shard}"));
         let names = std::iter::once(String::new()).chain(further).map(|shard| format!("cloud-{pod}{shard}"));
         let lease = names.flat_map(|name| lease_rights(&name));
@@ -103,19 +105,31 @@ async fn each_process_has_the_least_rights() {
 
     let mut two = values;
     merge(&mut two, &json!({ "adapter": { "replicas": "active-standby" } }));
-    let refused = release.upgrade(&control_plane, &two).await.expect_err("two that know of no Lease");
-    assert!(format!("{refused:#}").contains("adapter.replicas: an adapter runs"), "{refused:#}");
+    let refused =
+        release.upgrade(&control_plane, &two).await.expect_err("two replicas would run without a Lease");
+    assert!(
+        format!("{refused:#}").contains("adapter.replicas: the running adapter does not use a Lease"),
+        "{refused:#}"
+    );
     let delete = ["delete", "deployment", "cloud-adapter", "--namespace", "kube-system"];
     control_plane.kubectl(&delete).await.unwrap();
     release.upgrade(&control_plane, &two).await.unwrap();
     let lease = lease_rights("cloud-adapter");
-    assert_eq!(granted(&control_plane, &adapter, "kube-system").await, lease.into(), "one of two adapters");
-    assert_eq!(granted(&control_plane, &adapter, "default").await, BTreeSet::new(), "one of two adapters");
+    assert_eq!(
+        granted(&control_plane, &adapter, "kube-system").await,
+        lease.into(),
+        "one of two adapters, in its namespace"
+    );
+    assert_eq!(
+        granted(&control_plane, &adapter, "default").await,
+        BTreeSet::new(),
+        "one of two adapters, elsewhere"
+    );
 }
 
-/// On a pod network the controllers alone reach the adapter, and no pod reaches more than it needs.
+/// On a pod network only the controllers can reach the adapter, and each pod can only reach what it needs.
 #[tokio::test]
-async fn network_policies_hold_where_pods_have_a_network() {
+async fn network_policies_fit_the_pod_network() {
     let control_plane = control_plane().await;
     let mut values = Values::new().unwrap().render();
     let policies: Api<NetworkPolicy> = Api::namespaced(control_plane.client(), "kube-system");
@@ -135,26 +149,33 @@ async fn network_policies_hold_where_pods_have_a_network() {
     };
     let who: BTreeSet<_> = from.map(|peer| component(peer).unwrap()).collect();
     let wanted = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
-    assert_eq!(who, wanted.map(str::to_owned).into(), "who reaches the port of the contract");
+    assert_eq!(who, wanted.map(str::to_owned).into(), "callers that can reach the port of the contract");
 
     let n_rules = |policy: &NetworkPolicy| policy.spec.as_ref().unwrap().ingress.iter().flatten().count();
-    assert_eq!(policies.iter().map(n_rules).sum::<usize>(), 1, "no caller reads the pages: {policies:?}");
+    assert_eq!(
+        policies.iter().map(n_rules).sum::<usize>(),
+        1,
+        "no caller can read the status pages: {policies:?}"
+    );
 
     let egress = |policy: &NetworkPolicy| json!(policy.spec.as_ref().unwrap().egress);
     let selected = json!({ "podSelector": adapter.spec.as_ref().unwrap().pod_selector });
     for policy in &policies {
         let rules = egress(policy);
         let to_adapter = |rule: &Value| rule["to"].as_array().is_some_and(|to| to.contains(&selected));
-        assert!(rules.as_array().unwrap().iter().any(to_adapter), "none leads to the adapter: {rules}");
+        assert!(
+            rules.as_array().unwrap().iter().any(to_adapter),
+            "no rule allows egress to the adapter: {rules}"
+        );
     }
     let rules = egress(adapter);
     let n_rules = rules.as_array().unwrap().len();
     assert_eq!(n_rules, 4, "DNS, its other replica, the cloud, the API server: {rules}");
 }
 
-/// Who trusts the adapter today trusts it after an upgrade.
+/// Clients that trust the adapter trust it after an upgrade, too.
 #[tokio::test]
-async fn the_certificate_authority_is_kept() {
+async fn the_certificate_authority_survives_upgrades() {
     let control_plane = control_plane().await;
     let values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
@@ -165,9 +186,9 @@ async fn the_certificate_authority_is_kept() {
     assert_eq!(secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap(), before);
 }
 
-/// Of a controller that was switched off before, too; that of another release stays.
+/// The record of a controller that is disabled is removed, too; the record of another release stays.
 #[tokio::test]
-async fn no_record_of_routes_outlives_the_release() {
+async fn uninstall_removes_the_record_of_routes() {
     let control_plane = control_plane().await;
     let mut values = Values::new().unwrap().render();
     let records: Api<ConfigMap> = Api::namespaced(control_plane.client(), "kube-system");
@@ -196,9 +217,9 @@ async fn no_record_of_routes_outlives_the_release() {
     assert!(records.get_opt("route-controller-routes").await.unwrap().is_some());
 }
 
-/// Also those of what was switched off before, and of what there was more of; what others have stays.
+/// The Leases of disabled controllers and of removed shards are removed, too; those of other releases stay.
 #[tokio::test]
-async fn no_lease_outlives_the_release() {
+async fn uninstall_removes_all_leases() {
     let control_plane = control_plane().await;
     let base = Values::new().unwrap().render();
     let with = |change: Value| {
@@ -219,7 +240,7 @@ async fn no_lease_outlives_the_release() {
     let fewer = json!({ "adapter": { "replicas": "single" }, "nodeController": { "enabled": false },
         "serviceController": { "shards": 2 }, "routeController": { "enabled": false } });
     release.upgrade(&control_plane, &with(fewer.clone())).await.unwrap();
-    // As a holder makes them that had not ended yet, and as others have them.
+    // Leases as a process creates them that has not ended yet, and Leases of other releases.
     let anew = json!({ "cloudadapter.dev/scope": "x" });
     let other =
         json!({ "app.kubernetes.io/name": "cloud-controllers", "app.kubernetes.io/instance": "other" });
@@ -240,10 +261,10 @@ async fn no_lease_outlives_the_release() {
     assert_eq!(names().await, BTreeSet::from(others.map(str::to_owned)));
 }
 
-/// To tell people what happens.
+/// Rights to emit Events.
 const EVENTS: [&str; 2] = ["create events", "patch events"];
 
-/// In the namespace of the release.
+/// Rights in the namespace of the release.
 const AT_HOME: [&str; 3] = [
     "get endpointslices.discovery.k8s.io",
     "list endpointslices.discovery.k8s.io",
@@ -259,7 +280,7 @@ async fn cluster_id(control_plane: &ControlPlane) -> String {
     namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap()
 }
 
-/// What a user may do that a ServiceAccount without any binding may not.
+/// The rights of a user beyond those of a ServiceAccount without any binding.
 async fn granted(control_plane: &ControlPlane, user: &str, namespace: &str) -> BTreeSet<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), "kube-system");
     let nobody = from_value(json!({ "metadata": { "name": "nobody" } })).unwrap();
@@ -268,17 +289,17 @@ async fn granted(control_plane: &ControlPlane, user: &str, namespace: &str) -> B
     }
     let all = rights(control_plane, user, namespace).await.unwrap();
     let basic = rights(control_plane, "system:serviceaccount:kube-system:nobody", namespace).await.unwrap();
-    assert!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not part of {all:?}");
+    assert!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not a subset of {all:?}");
     all.difference(&basic).cloned().collect()
 }
 
-/// To hold one Lease, and to make it anew should somebody delete it: the creation of one name alone cannot be granted.
+/// Rights to hold one Lease, and to create it again if it is deleted. RBAC cannot restrict a creation to a name.
 fn lease_rights(name: &str) -> [String; 4] {
     let named = |verb| format!("{verb} leases.coordination.k8s.io named {name}");
     [named("get"), named("watch"), named("patch"), "create leases.coordination.k8s.io".to_owned()]
 }
 
-/// The names of what the chart made and of what Helm keeps about it.
+/// Names of the objects that the chart and Helm created.
 pub(super) async fn left_over(control_plane: &ControlPlane) -> String {
     let kinds = "deployments,services,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
     let of_chart = "app.kubernetes.io/name=cloud-controllers";

@@ -1,4 +1,4 @@
-//! What the chart makes of the values for OpenStack, as a real API server takes it. The adapter alone runs here, and tries no cloud.
+//! What the chart makes of the values for OpenStack, on a real API server. Only the adapter runs here, and it calls no cloud.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, from_value, json};
 
 use super::chart_install::control_plane;
 
-/// The file that the adapter for OpenStack is given, with this secret in it. Nobody is there.
+/// The `clouds.yaml` of the adapter for OpenStack, with this secret in it. No service listens at its address.
 fn clouds_yaml(secret: &str) -> String {
     format!(
         "clouds:\n  prod:\n    auth_type: v3applicationcredential\n    region_name: r1\n    auth:\n      \
@@ -18,7 +18,7 @@ fn clouds_yaml(secret: &str) -> String {
     )
 }
 
-/// Every value of OpenStack that may be given beside the others.
+/// All values for OpenStack that can be set together.
 fn openstack(secret: &str) -> Value {
     json!({ "adapter": { "kind": "openstack", "openstack": {
         "cloudsYaml": clouds_yaml(secret),
@@ -45,7 +45,7 @@ fn openstack(secret: &str) -> Value {
     } } })
 }
 
-/// The flags under the headings of `--help` that are OpenStack's own.
+/// The flags under the headings of `--help` that only the adapter for OpenStack has.
 fn own_flags(help: &str) -> BTreeSet<String> {
     let heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
     let of = |own: &'static str| {
@@ -53,16 +53,16 @@ fn own_flags(help: &str) -> BTreeSet<String> {
         section.take_while(move |line| !heading(line))
     };
     let lines = ["OpenStack:", "Load balancers:"].into_iter().flat_map(of);
-    // What is said of them stands further in, and names others.
+    // The descriptions are indented further, and mention other flags.
     lines
         .filter_map(|line| Some(format!("--{}", line.strip_prefix("      --")?.split(' ').next()?)))
         .collect()
 }
 
-/// The adapter for OpenStack gets every flag that it has, and its credentials, which no other pod sees. Others replace them without a
-/// restart.
+/// The adapter for OpenStack gets all its flags, and its credentials, which no other pod can read. Replaced credentials need no restart.
+// Behaviour: P16
 #[tokio::test]
-async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
+async fn openstack_adapter_gets_its_flags_and_credentials() {
     let control_plane = control_plane().await;
     let mut values = Values::new().unwrap().render();
     merge(&mut values, &openstack("first-secret"));
@@ -81,7 +81,7 @@ async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
     let adapter = pods.get("cloud-adapter").unwrap();
     let given: BTreeSet<String> =
         adapter.args().iter().map(|arg| arg.split('=').next().unwrap().to_owned()).collect();
-    // It comes in place of --subnet-id.
+    // It replaces --subnet-id.
     let known = own_flags(&String::from_utf8(help.stdout).unwrap());
     let missing: Vec<_> = known.difference(&given).filter(|flag| *flag != "--network-id").collect();
     assert!(known.len() > 10 && missing.is_empty(), "{missing:?} of {known:?}");
@@ -97,15 +97,15 @@ async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("first-secret"));
     assert!(std::path::Path::new(&file).with_file_name("ca.crt").exists());
 
-    // The program takes exactly these flags. Nobody watches, so it does not try the cloud.
+    // The program accepts exactly these flags. Without watchers it does not call the cloud.
     adapter.start().unwrap();
     let log = adapter.log();
     let listens = async || {
         let text = std::fs::read_to_string(&log)?;
-        anyhow::ensure!(text.contains("Adapter listens"), "{text}");
+        anyhow::ensure!(text.contains("Adapter is listening"), "{text}");
         Ok(())
     };
-    eventually("it listens", WITHIN, listens).await.unwrap();
+    eventually("the adapter listens", WITHIN, listens).await.unwrap();
     assert!(adapter.is_running(), "{}", adapter.tail());
 
     let deployment = ["get", "deployment", "cloud-adapter", "--namespace", "kube-system", "--output"];
@@ -113,15 +113,15 @@ async fn openstack_has_all_its_flags_and_its_credentials_for_itself() {
     let before = control_plane.kubectl(&generation).await.unwrap();
     merge(&mut values, &openstack("second-secret"));
     release.upgrade(&control_plane, &values).await.unwrap();
-    assert_eq!(control_plane.kubectl(&generation).await.unwrap(), before, "nothing is rolled out");
+    assert_eq!(control_plane.kubectl(&generation).await.unwrap(), before, "there is no rollout");
     pods.refresh_volumes(&control_plane).await.unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("second-secret"));
     assert!(pods.get("cloud-adapter").unwrap().is_running());
 }
 
-/// Credentials of the user's own are mounted where the file expects them, and the chart makes no Secret.
+/// The user's own Secret is mounted where the file expects it, and the chart creates no Secret.
 #[tokio::test]
-async fn openstack_takes_a_secret_that_is_there() {
+async fn openstack_adapter_uses_an_existing_secret() {
     let control_plane = control_plane().await;
     let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
     let data = json!({ "clouds.yaml": clouds_yaml("mine"), "secure.yaml": "clouds: {}\n" });
@@ -137,7 +137,7 @@ async fn openstack_takes_a_secret_that_is_there() {
     let adapter = pods.get("cloud-adapter").unwrap();
     let file = std::path::PathBuf::from(adapter.flag("--clouds-file").unwrap());
     assert_eq!(std::fs::read_to_string(&file).unwrap(), clouds_yaml("mine"));
-    assert!(file.with_file_name("secure.yaml").exists(), "what comes first, too");
+    assert!(file.with_file_name("secure.yaml").exists(), "secure.yaml is mounted, too");
     assert!(!adapter.args().iter().any(|arg| arg.starts_with("--token-file")), "{:?}", adapter.args());
     assert!(secrets.get_opt("cloud-adapter-credentials").await.unwrap().is_none());
 }

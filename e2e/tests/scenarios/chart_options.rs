@@ -1,6 +1,6 @@
-//! What the chart's options make, as a real API server takes it.
+//! The effects of the chart's options, on a real API server.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,24 @@ use serde_json::{from_value, json};
 
 const TEST: &str = "cloud-controllers-self-test";
 
-/// `helm test` proves what users wait for, with the rights that its pod has, and leaves nothing behind. Without an adapter it fails, and says
+/// `helm test` checks what users wait for, with the rights of its pod, and leaves nothing behind. Without an adapter it fails, and says
 /// what is missing.
+// Behaviour: P17
 #[tokio::test]
-async fn helm_test_proves_that_a_service_gets_an_address() {
+async fn helm_test_checks_that_a_service_gets_an_address() {
     let mut bed = Bed::start().await.unwrap();
     let helm = ["test", "cloud-controllers", "--namespace", "kube-system", "--timeout", "2m"];
     let control_plane = &bed.cluster.control_plane;
     let (tested, ended) = tokio::join!(control_plane.helm(&helm), kubelet(control_plane));
     let said = String::from_utf8(ended.stdout).unwrap();
     assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(said.contains("It got the address "), "{said}");
+    assert!(said.contains("The Service got the address "), "{said}");
     tested.unwrap();
     let services: Api<Service> = Api::namespaced(bed.client(), "kube-system");
     assert!(services.get_opt(TEST).await.unwrap().is_none());
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
     let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), "kube-system");
-    assert!(accounts.get_opt("cloud-self-test").await.unwrap().is_none(), "Helm removes what went well");
+    assert!(accounts.get_opt("cloud-self-test").await.unwrap().is_none(), "Helm removes a successful test");
     assert!(pods(control_plane).get_opt(TEST).await.unwrap().is_none());
 
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
@@ -40,14 +41,14 @@ async fn helm_test_proves_that_a_service_gets_an_address() {
     let failed = alone.arg(bed.cluster.control_plane.kubeconfig()).output().await.unwrap();
     let said = String::from_utf8([failed.stdout, failed.stderr].concat()).unwrap();
     assert_eq!(failed.status.code(), Some(1), "{said}");
-    assert!(said.contains("does the service-controller run?") && said.contains("has no address"), "{said}");
-    assert!(services.get_opt(TEST).await.unwrap().is_none(), "nor is it left then");
+    assert!(said.contains("service-controller is running") && said.contains("has no address"), "{said}");
+    assert!(services.get_opt(TEST).await.unwrap().is_none(), "a failed test is removed, too");
 }
 
-/// Runs the test's pod as soon as it is there.
+/// Runs the pod of `helm test` as soon as it exists.
 async fn kubelet(control_plane: &ControlPlane) -> std::process::Output {
     let there = async || Ok(pods(control_plane).get(TEST).await?);
-    eventually("Helm makes its pod", WITHIN, there).await.unwrap();
+    eventually("Helm creates the test pod", WITHIN, there).await.unwrap();
     run_pod(control_plane, "kube-system", TEST).await.unwrap()
 }
 
@@ -55,10 +56,11 @@ fn pods(control_plane: &ControlPlane) -> Api<Pod> {
     Api::namespaced(control_plane.client(), "kube-system")
 }
 
-/// With a network of their own all pods are let into a namespace that takes no others. On the host network none is: that is what the
-/// profile forbids, and all that is missing.
+/// With a pod network, a namespace with the restricted profile admits all pods. On the host network it admits none: host namespaces are
+/// forbidden, and that is the only violation.
+// Behaviour: P15
 #[tokio::test]
-async fn pods_are_restricted_where_they_have_a_network() {
+async fn pods_on_the_pod_network_meet_the_restricted_profile() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     restricted_namespace(&control_plane).await;
     let mut values = Values::new().unwrap().render();
@@ -108,7 +110,7 @@ async fn restricted_namespace(control_plane: &ControlPlane) {
     }
 }
 
-/// What the API server says of a pod of each Deployment in that namespace.
+/// The warnings of the API server about a pod of each Deployment in that namespace.
 async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), String>)> {
     let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
     let restricted: Api<Pod> = Api::namespaced(control_plane.client(), "restricted");
@@ -117,7 +119,8 @@ async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), Str
     for deployment in deployments.list(&ListParams::default()).await.unwrap().items {
         let name = deployment.name_any();
         let mut spec = deployment.spec.unwrap().template.spec.unwrap();
-        // A quota holds these to kube-system where it is set, and not here; the restricted profile does not ask.
+        // Where a quota is set, these classes are limited to kube-system. It is not set here; the restricted profile ignores priority
+        // classes.
         spec.priority_class_name = None;
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
         let pod = Pod { metadata, spec: Some(spec), status: None };
@@ -127,9 +130,10 @@ async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), Str
     said
 }
 
-/// Limits and the authority are followed by who runs; only other flags start pods anew.
+/// Running pods follow changes of limits and of the CA; only changes of flags restart pods.
+// Behaviour: P16
 #[tokio::test]
-async fn pods_start_anew_for_other_flags_alone() {
+async fn only_changed_flags_restart_pods() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let mut values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
@@ -151,9 +155,9 @@ async fn generations(control_plane: &ControlPlane) -> BTreeMap<String, i64> {
     listed.into_iter().map(|it| (it.name_any(), it.metadata.generation.unwrap())).collect()
 }
 
-/// The bundles of `cargo xtask manifests`, with an identity in them, are taken as they are.
+/// The API server accepts the bundles of `cargo xtask manifests`, with a cluster ID filled in.
 #[tokio::test]
-async fn plain_manifests_are_taken_as_they_are() {
+async fn plain_manifests_are_accepted_by_the_api_server() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let chart = root.join("helm/cloud-controllers").display().to_string();
     let given = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
@@ -166,7 +170,7 @@ async fn plain_manifests_are_taken_as_they_are() {
         let file = control_plane.dir().join("manifests.yaml").display().to_string();
         std::fs::write(&file, manifests).unwrap();
         let apply = ["apply", "--filename", &file];
-        // Twice: what others write meanwhile is no reason to refuse it.
+        // Twice: changes by other writers in between must not cause a conflict.
         for _ in 0..2 {
             control_plane.kubectl(&apply).await.unwrap();
         }

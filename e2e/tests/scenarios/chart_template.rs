@@ -1,9 +1,9 @@
-//! What the chart makes of its values, as `helm template` renders them: no API server runs here.
+//! What the chart makes of its values with `helm template`: no API server runs here.
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "clippy knows tests, and not their helpers"
+    reason = "clippy recognises tests, but not their helpers"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,9 @@ const CONTROLLERS: [(&str, &str); 3] = [
     ("routeController", "route-controller"),
 ];
 
-/// Each controller alone, beside a Go controller manager that keeps the rest: its own objects, those of the adapter, and nothing of others.
+/// Each controller alone, beside a former cloud controller manager with the other controllers: its own objects and those of the adapter,
+/// nothing else.
+// Behaviour: P14
 #[test]
 fn each_controller_is_installed_alone() {
     for (key, name) in CONTROLLERS {
@@ -42,9 +44,9 @@ fn each_controller_is_installed_alone() {
     }
 }
 
-/// An adapter that runs elsewhere: any image, any endpoint, and none of the chart's own.
+/// An adapter that runs elsewhere: any image, any endpoint, and no adapter from the chart.
 #[test]
-fn an_adapter_that_runs_elsewhere_is_only_called() {
+fn an_external_adapter_is_only_called() {
     let mut values = base();
     let endpoint = "https://192.0.2.10:8443";
     merge(
@@ -61,13 +63,13 @@ fn an_adapter_that_runs_elsewhere_is_only_called() {
         let text = deployment.to_string();
         assert!(text.contains(&format!("--adapter-endpoint={endpoint}")), "{text}");
     }
-    // With the address given nobody needs to look for it.
+    // With a fixed address no controller has to discover it.
     assert!(!of_kind(&objects, "Role").any(|role| role.to_string().contains("endpointslices")));
 }
 
-/// An adapter of somebody else in the chart's pod: its image, the flags of the contract's server, and none of a cloud of ours.
+/// A third-party adapter in the chart's pod: its image, the flags of the contract's server, and no flags of our clouds.
 #[test]
-fn an_adapter_of_any_image_is_started_as_it_is() {
+fn a_custom_adapter_image_is_started_unchanged() {
     let mut values = base();
     let own =
         json!({ "kind": "custom", "image": "registry.example/adapter-acme:1.2", "extraArgs": ["--zone=a"] });
@@ -90,9 +92,9 @@ fn an_adapter_of_any_image_is_started_as_it_is() {
     );
 }
 
-/// Every value that goes into a pod as it is gets there, in each of the four.
+/// Every value for pods is in each of the four pods.
 #[test]
-fn what_is_given_for_pods_is_in_them() {
+fn pod_values_are_in_each_pod() {
     let mut values = base();
     let pod = json!({
         "nodeSelector": { "a-node": "x" },
@@ -130,9 +132,9 @@ fn what_is_given_for_pods_is_in_them() {
     }
 }
 
-/// What lets the pods start on nodes that wait for these very pods, and where several of them go.
+/// Pods can start on nodes that are not initialised yet, and replicas are spread over nodes.
 #[test]
-fn pods_start_where_nothing_is_initialised_and_are_spread() {
+fn pods_tolerate_uninitialised_nodes_and_are_spread() {
     let mut values = base();
     let two = json!({ "replicas": 2 });
     merge(
@@ -157,21 +159,29 @@ fn pods_start_where_nothing_is_initialised_and_are_spread() {
         let selected = &spread[0]["labelSelector"]["matchLabels"];
         let labels = &deployment["spec"]["template"]["metadata"]["labels"];
         assert_eq!(selected, labels);
-        assert!(spec["containers"][0]["resources"]["limits"]["cpu"].is_null(), "a Lease would be lost");
+        assert!(
+            spec["containers"][0]["resources"]["limits"]["cpu"].is_null(),
+            "throttling the CPU \
+             would lose the Lease"
+        );
         let container = &spec["containers"][0];
         assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
         assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     }
     assert_eq!(names(&objects, "PodDisruptionBudget").len(), 4);
     for budget in of_kind(&objects, "PodDisruptionBudget") {
-        assert_eq!(budget["spec"]["maxUnavailable"], 1, "no node could be drained: {budget}");
+        assert_eq!(budget["spec"]["maxUnavailable"], 1, "a drain must be possible: {budget}");
     }
-    assert_eq!(names(&rendered(&base()), "PodDisruptionBudget").len(), 0, "a single one may always be moved");
+    assert_eq!(
+        names(&rendered(&base()), "PodDisruptionBudget").len(),
+        0,
+        "a single replica can always be evicted"
+    );
 }
 
-/// Where only restricted pods may run, `helm test` runs, too.
+/// `helm test` also runs in a namespace with the restricted profile.
 #[test]
-fn the_pod_of_helm_test_has_no_more_rights_than_the_others() {
+fn the_helm_test_pod_has_no_additional_rights() {
     let objects = rendered(&base());
     let rights =
         |pod: &Value| (pod["securityContext"].clone(), pod["containers"][0]["securityContext"].clone());
@@ -182,9 +192,9 @@ fn the_pod_of_helm_test_has_no_more_rights_than_the_others() {
     assert_eq!(rights(&tests["spec"]), ours);
 }
 
-/// The objects for Prometheus and Grafana come when they are asked for, and Prometheus finds every pod by them.
+/// Objects for Prometheus and Grafana are created on request, and Prometheus finds every pod by them.
 #[test]
-fn what_watches_from_outside_is_an_option() {
+fn monitoring_objects_are_optional() {
     assert_eq!(groups(&rendered(&base())), BTreeSet::new());
     let mut values = base();
     let monitoring = json!({ "serviceMonitor": true, "interval": "30s", "alerts": true, "dashboard": true,
@@ -211,7 +221,7 @@ fn what_watches_from_outside_is_an_option() {
         assert!(ports.any(|port| port["name"] == service["spec"]["ports"][0]["targetPort"]));
     }
     let pod = one("Pod");
-    assert!(!within(&service["spec"]["selector"], &pod["metadata"]["labels"]), "the test has no metrics");
+    assert!(!within(&service["spec"]["selector"], &pod["metadata"]["labels"]), "the test pod has no metrics");
     let mut boards =
         of_kind(&objects, "ConfigMap").filter(|it| it["metadata"]["labels"]["grafana_dashboard"] == "1");
     let board = boards.next().expect("a dashboard");
@@ -220,9 +230,9 @@ fn what_watches_from_outside_is_an_option() {
     assert!(board["panels"].as_array().unwrap().len() > 8);
 }
 
-/// An alert fires at the first event and as long as the trouble lasts.
+/// An alert fires at the first occurrence and as long as the condition lasts.
 #[test]
-fn alerts_ask_for_what_is_and_not_for_what_was() {
+fn alerts_fire_at_the_first_occurrence() {
     let mut values = base();
     merge(&mut values, &json!({ "monitoring": { "alerts": true } }));
     let objects = rendered(&values);
@@ -234,11 +244,11 @@ fn alerts_ask_for_what_is_and_not_for_what_was() {
         let rule = rules.iter().find(|rule| rule["alert"] == alert).unwrap_or_else(|| panic!("no {alert}"));
         rule["expr"].as_str().unwrap()
     };
-    // The counter begins with the first refusal: it does not increase then.
+    // The counter first appears with the value 1, which is not an increase.
     assert_eq!(asks("CloudAdapterConfigRefused"), "max by (kind) (cloud_adapter_config_refused) > 0");
     for alert in ["CloudNodeMirrorCut", "CloudServiceMirrorCut", "CloudRouteMirrorCut"] {
         let expr = asks(alert);
-        // Of each process that holds a Lease: one that stands by sees nothing, and one that is well hides none that is not.
+        // Only for a process that holds a Lease: a standby observes nothing, and a healthy process must not hide another one.
         let (cut, holds) = expr.split_once(" == 0 and on (job, instance) ").unwrap();
         assert!(cut.starts_with("cloud_controller_mirror_connected{"), "{expr}");
         assert_eq!(holds, "running_managed_controllers == 1");
@@ -247,14 +257,14 @@ fn alerts_ask_for_what_is_and_not_for_what_was() {
         let expr = rule["expr"].as_str().unwrap();
         assert!(
             !(expr.contains("increase(") && expr.ends_with("> 0")),
-            "the first one is no increase: {expr}"
+            "the first occurrence is not an increase: {expr}"
         );
     }
 }
 
-/// A policy that lets everything out is none. Where an address cannot be known, the port is.
+/// A policy that allows all egress would be useless. Where the address is unknown, the policy names the port.
 #[test]
-fn policies_let_out_what_they_name() {
+fn policies_allow_only_named_egress() {
     let ports = |rule: &Value| -> Vec<u64> {
         rule["ports"].as_array().unwrap().iter().map(|it| it["port"].as_u64().unwrap()).collect()
     };
@@ -279,7 +289,7 @@ fn policies_let_out_what_they_name() {
             assert_eq!(ports(dns), [53, 53]);
             let of_adapter = policy["metadata"]["name"] == "cloud-adapter";
             for rule in rules {
-                // The cloud's API has whatever ports.
+                // The cloud's API may use any port.
                 assert!(of_adapter || !ports(rule).is_empty(), "{endpoint}: {rule}");
                 let to = rule["to"].as_array().unwrap();
                 assert!(!to.is_empty(), "{endpoint}: {rule}");
@@ -306,9 +316,9 @@ fn policies_let_out_what_they_name() {
     }
 }
 
-/// On a pod network no caller but the kubelet reaches the pages, unless the values name one.
+/// On a pod network only the kubelet can reach the status pages, unless the values allow a reader.
 #[test]
-fn metrics_are_read_by_those_that_are_named() {
+fn only_named_readers_can_read_metrics() {
     let from = json!([{ "namespaceSelector": { "matchLabels": { "team": "monitoring" } } }]);
     for named in [json!([]), from] {
         let mut values = base();
@@ -326,9 +336,9 @@ fn metrics_are_read_by_those_that_are_named() {
     }
 }
 
-/// Two of them cannot have one port where they share an address, and what is not there has none.
+/// Two processes cannot use the same port where they share an address. A process that is not deployed uses no port.
 #[test]
-fn a_port_is_taken_once_where_it_is_shared() {
+fn port_conflicts_on_a_shared_address_are_refused() {
     let ours = json!({ "adapter": { "httpPort": 8443 } });
     let two = json!({ "nodeController": { "httpPort": 10271 } });
     let without =
@@ -357,15 +367,15 @@ fn a_port_is_taken_once_where_it_is_shared() {
     }
 }
 
-/// The kubelet asks at the pod's address: what listens on loopback alone would be started again and again.
+/// The kubelet probes the pod's address: a process that listens on loopback only would be restarted again and again.
 #[test]
-fn an_address_that_probes_do_not_reach_is_refused() {
+fn a_bind_address_that_probes_cannot_reach_is_refused() {
     let within = ["127.0.0.1", "127.8.9.1", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "::ffff:7f00:1"];
     for address in within {
         let mut values = base();
         merge(&mut values, &json!({ "bindAddress": address }));
         let said = helm(&values).expect_err(address);
-        assert!(said.contains(&format!("bindAddress: {address} is reached from within alone")), "{said}");
+        assert!(said.contains(&format!("bindAddress: {address} is a loopback address")), "{said}");
         assert!(said.contains("0.0.0.0") && said.contains("::"), "{said}");
     }
     for address in ["0.0.0.0", "::", "10.127.0.1", "::11", "::1:1", "fd00::1"] {
@@ -375,9 +385,9 @@ fn an_address_that_probes_do_not_reach_is_refused() {
     }
 }
 
-/// YAML takes some names for numbers, or for yes and no.
+/// YAML reads some names as numbers or booleans.
 #[test]
-fn names_that_look_like_something_else_stay_names() {
+fn names_that_look_like_numbers_stay_strings() {
     let mut values = base();
     let adapter = json!({ "credentialsSecret": "123", "tls": { "secretName": "1e5" }, "priorityClassName": "0",
         "replicas": "active-standby" });
@@ -407,17 +417,17 @@ fn names_that_look_like_something_else_stay_names() {
     assert_eq!(volume("adapter-client")["projected"]["sources"][0]["secret"]["name"], "1e5");
 }
 
-/// Who leaves the adapter open is told so at each installation; and how `helm test` says what it found.
+/// The notes warn about an adapter without authentication at each installation, and say how to read the result of `helm test`.
 #[test]
-fn the_notes_warn_of_an_adapter_that_anybody_may_use() {
+fn the_notes_warn_of_an_unauthenticated_adapter() {
     let external =
         json!({ "kind": "external", "endpoint": "https://192.0.2.10:8443", "authentication": "none" });
     let cases = [
         (json!({}), None),
         (json!({ "authentication": "token-review" }), None),
-        (json!({ "authentication": "none" }), Some("the adapter does not ask who calls")),
+        (json!({ "authentication": "none" }), Some("the adapter does not authenticate its callers")),
         (json!({ "authentication": "none", "tls": { "mode": "off" } }), Some("is not encrypted")),
-        (external, Some("do not show the adapter who they are")),
+        (external, Some("do not authenticate to the adapter")),
     ];
     for (adapter, warning) in cases {
         let mut values = base();
@@ -437,9 +447,9 @@ fn the_notes_warn_of_an_adapter_that_anybody_may_use() {
     }
 }
 
-/// What is wrong is refused with its key.
+/// Invalid values are refused, and the message names the key.
 #[test]
-fn wrong_values_of_pods_are_refused_by_the_name_of_their_key() {
+fn invalid_pod_values_are_refused_with_their_key() {
     let cases = [
         (json!({ "monitoring": { "interval": "often" } }), "/monitoring/interval"),
         (json!({ "monitoring": { "alert": true } }), "alert"),
@@ -468,9 +478,9 @@ fn wrong_values_of_pods_are_refused_by_the_name_of_their_key() {
     }
 }
 
-/// Who removes load balancers before all is uninstalled is the controller itself, in its own place, and only where that is asked for.
+/// The controller deletes load balancers before the uninstall, in its own pod, and only on request.
 #[test]
-fn load_balancers_are_removed_by_the_controller_in_its_own_place() {
+fn the_controller_deletes_load_balancers_at_the_uninstall() {
     let hooks = |values: &Value| -> Vec<Value> {
         let hook = "/metadata/annotations/helm.sh~1hook";
         rendered(values).into_iter().filter(|it| it.pointer(hook) == Some(&json!("pre-delete"))).collect()
@@ -485,9 +495,9 @@ fn load_balancers_are_removed_by_the_controller_in_its_own_place() {
     let note =
         |kind, key: &str| of_kind(&hooks, kind).next().unwrap()["metadata"]["annotations"][key].clone();
     let policy = note("Job", "helm.sh/hook-delete-policy");
-    assert!(policy.as_str().unwrap().contains("hook-failed"), "one that was given up goes on: {policy}");
+    assert!(policy.as_str().unwrap().contains("hook-failed"), "a failed hook must not stay: {policy}");
     let weights = ["Deployment", "Job"].map(|kind| note(kind, "helm.sh/hook-weight"));
-    assert_eq!(weights, ["0", "1"], "the controller stops before the Job begins");
+    assert_eq!(weights, ["0", "1"], "the controller stops before the Job starts");
     let mut job = pod(of_kind(&hooks, "Job").next().unwrap());
     let objects = rendered(&values);
     let controller =
@@ -500,9 +510,9 @@ fn load_balancers_are_removed_by_the_controller_in_its_own_place() {
     assert_eq!(job, pod(controller.unwrap()));
 }
 
-/// As `helm upgrade --reuse-values` brings the values of an older chart. What somebody took out or switched off stays so.
+/// As `helm upgrade --reuse-values` passes the values of an older chart. Values that the user removed or disabled stay so.
 #[test]
-fn values_that_are_absent_are_the_defaults() {
+fn absent_values_have_their_defaults() {
     let text = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
     let mut none: Value = serde_saphyr::from_str(&text).unwrap();
     let expected = helm(&base()).unwrap();
@@ -529,7 +539,7 @@ fn values_that_are_absent_are_the_defaults() {
     assert!(spec["containers"][0]["resources"]["limits"].is_null(), "{spec}");
 }
 
-/// Every value below, but for what containers may have: there nothing is what somebody wants.
+/// All values below, except for container settings, where null is a valid choice.
 fn take_out(values: &mut Value) {
     if let Value::Object(below) = values {
         below.iter_mut().filter(|(key, _)| *key != "resources").for_each(|(_, it)| take_out(it));
@@ -538,7 +548,7 @@ fn take_out(values: &mut Value) {
     }
 }
 
-/// What must be said of every cluster when there is none to ask.
+/// Values that every cluster needs if the chart cannot look them up.
 fn base() -> Value {
     json!({
         "clusterId": "6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d",
@@ -557,12 +567,12 @@ fn rendered_as(release: &str, namespace: &str, values: &Value) -> Vec<Value> {
     documents.map(|it| serde_saphyr::from_str(it.trim_start_matches("---")).unwrap()).collect()
 }
 
-/// What `helm template` writes, or what it says of values that it refuses.
+/// Output of `helm template`, or its error for refused values.
 fn helm(values: &Value) -> Result<String, String> {
     helm_with(&["template", "cloud-controllers", "--namespace", "kube-system"], values)
 }
 
-/// No cluster is there to be asked.
+/// There is no cluster to ask.
 fn helm_with(command: &[&str], values: &Value) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("values.json");
@@ -586,7 +596,7 @@ fn names(objects: &[Value], kind: &str) -> BTreeSet<String> {
     of_kind(objects, kind).map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The groups of alerts.
+/// The alert groups.
 fn groups(objects: &[Value]) -> BTreeSet<String> {
     let rules = of_kind(objects, "PrometheusRule").flat_map(|it| it["spec"]["groups"].as_array().unwrap());
     let counted: BTreeMap<_, _> = rules

@@ -1,7 +1,7 @@
-//! From the chart of the release before to this one, forth and back, while load balancers and routes are there. Helm, the API server and the
-//! cloud are real; the programs are those of today, with the flags that each chart gives them.
+//! Upgrade from the previous chart to this one and back, with existing load balancers and routes. Helm, the API server and the cloud are
+//! real; the programs are the current ones, with the flags of each chart.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ use std::process::Command;
 use e2e::{Bed, CONTROLLERS, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, service};
 
 const NAME: &str = "cloud-controllers";
-/// Until there is a tag: a chart without monitoring, the self-test, policies of egress, the end of load balancers at the uninstall.
+/// Used until there is a tag: the chart before monitoring, the self-test, egress policies and the deletion of load balancers at the
+/// uninstall.
 const BEFORE_ALL_TAGS: &str = "2e6db712b28c7f7935abcae5022f89d6d1d5eb00";
 
-/// However the values get there: nothing is made anew or written, and everything is ready.
+/// However the values are passed, nothing is recreated or written, and everything becomes ready.
 #[tokio::test]
-async fn an_upgrade_from_the_chart_before_changes_nothing_at_the_cloud() {
+async fn upgrade_from_the_previous_chart_changes_nothing_in_the_cloud() {
     let previous = previous_chart();
     let (mut bed, values) = installed(&previous.path().join("helm").join(NAME)).await;
     for (name, pods) in [("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")] {
@@ -36,14 +37,14 @@ async fn an_upgrade_from_the_chart_before_changes_nothing_at_the_cloud() {
         changed(&mut bed, &[&["upgrade", NAME, &chart], way].concat()).await;
         unchanged(&bed, &cloud, &addresses, &format!("upgrade with {way:?}")).await;
         changed(&mut bed, &["rollback", NAME, "1"]).await;
-        unchanged(&bed, &cloud, &addresses, &format!("back from {way:?}")).await;
+        unchanged(&bed, &cloud, &addresses, &format!("rollback from {way:?}")).await;
     }
-    // They are at work, and not only quiet.
+    // The controllers work, they are not only idle.
     service("late").port(80).create(&bed.client()).await.unwrap();
     bed.address("late").await.unwrap();
 }
 
-/// The release before is installed with values of a user's own, and ready. Says where the values are.
+/// Installs the previous release with a user's own values, and waits until it is ready. Returns the file of the values.
 async fn installed(chart: &Path) -> (Bed, PathBuf) {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
@@ -61,7 +62,7 @@ async fn installed(chart: &Path) -> (Bed, PathBuf) {
     (bed, file)
 }
 
-/// What Helm is told to do, and then all pods are new ones.
+/// Runs Helm with these arguments, and then restarts all pods.
 async fn changed(bed: &mut Bed, command: &[&str]) {
     bed.cluster.cloud.reset_counts().await.unwrap();
     let Cluster { pods, release, control_plane, .. } = &mut bed.cluster;
@@ -75,7 +76,7 @@ async fn changed(bed: &mut Bed, command: &[&str]) {
     rest(bed).await;
 }
 
-/// All is done that there is to do.
+/// Waits until the controllers have nothing to do.
 async fn rest(bed: &mut Bed) {
     for name in CONTROLLERS {
         bed.quiet(name).await.unwrap();
@@ -103,9 +104,8 @@ fn previous_chart() -> tempfile::TempDir {
     let archive = dir.path().join("chart.tar").display().to_string();
     let chart = format!("helm/{NAME}");
     let archived = git(&["archive", "--output", &archive, &commit, "--", &chart]);
-    let shallow = |error| {
-        format!("{error}; a clone that is shallow has no release before: `git fetch --unshallow --tags`")
-    };
+    let shallow =
+        |error| format!("{error}; a shallow clone has no earlier release: `git fetch --unshallow --tags`");
     archived.map_err(shallow).unwrap();
     let unpacked = Command::new("tar").args(["-xf", &archive]).current_dir(dir.path()).status().unwrap();
     assert!(unpacked.success(), "{commit}");

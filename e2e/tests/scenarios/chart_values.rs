@@ -1,13 +1,13 @@
-//! Which values the chart refuses, and in which words. No controller runs here.
+//! Values that the chart refuses, and the messages. No controller runs here.
 
 use e2e::{Release, Values, merge};
 use serde_json::{Value, json};
 
 use super::chart_install::{control_plane, left_over};
 
-/// Each of these fails before anything is made, with a message that names the key.
+/// Each of these fails before anything is created, with a message that names the key.
 #[tokio::test]
-async fn wrong_values_are_refused_by_the_name_of_their_key() {
+async fn invalid_values_are_refused_with_their_key() {
     let control_plane = control_plane().await;
     let good = Values::new().unwrap().render();
     for (name, change, key) in wrong_values() {
@@ -31,10 +31,10 @@ fn wrong_values() -> Vec<Wrong> {
     .concat()
 }
 
-/// A name, values, and what must be said of them.
+/// A name, values, and a part of the message.
 type Wrong = (&'static str, Value, &'static str);
 
-/// What the schema refuses.
+/// Values that the schema refuses.
 fn wrong_shapes() -> Vec<Wrong> {
     vec![
         ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
@@ -42,32 +42,44 @@ fn wrong_shapes() -> Vec<Wrong> {
         ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
         ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
         ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
-        ("nobody's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
-        ("no interface", json!({ "adapter": { "openstack": { "interface": "outer" } } }), "interface"),
-        ("no clouds.yaml", json!({ "adapter": { "openstack": { "cloudsYaml": "auth:" } } }), "cloudsYaml"),
-        ("no ID", json!({ "adapter": { "openstack": { "routerId": "my router" } } }), "routerId"),
+        ("another domain's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
+        (
+            "an invalid interface",
+            json!({ "adapter": { "openstack": { "interface": "outer" } } }),
+            "interface",
+        ),
+        (
+            "an invalid clouds.yaml",
+            json!({ "adapter": { "openstack": { "cloudsYaml": "auth:" } } }),
+            "cloudsYaml",
+        ),
+        ("an invalid ID", json!({ "adapter": { "openstack": { "routerId": "my router" } } }), "routerId"),
         ("an unknown mode", json!({ "adapter": { "replicas": "two" } }), "replicas"),
-        ("a part above 1", json!({ "adapter": { "limits": { "share": 1.5 } } }), "share"),
-        ("no duration", json!({ "adapter": { "limits": { "deadline": { "max": "soon" } } } }), "max"),
-        ("half a network", json!({ "routeController": { "clusterCidr": "10.244.0.0" } }), "clusterCidr"),
+        ("a share above 1", json!({ "adapter": { "limits": { "share": 1.5 } } }), "share"),
+        ("an invalid duration", json!({ "adapter": { "limits": { "deadline": { "max": "soon" } } } }), "max"),
+        (
+            "an incomplete network",
+            json!({ "routeController": { "clusterCidr": "10.244.0.0" } }),
+            "clusterCidr",
+        ),
     ]
 }
 
-/// What has the right shape and makes no sense.
+/// Values of the right type that make no sense.
 fn wrong_senses() -> Vec<Wrong> {
     vec![
         (
-            "no pod network",
+            "metrics readers without a pod network",
             json!({ "routeController": { "clusterCidr": "" } }),
             "routeController.clusterCidr",
         ),
-        ("no image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
-        ("no endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
-        ("no level", json!({ "logLevel": "inf" }), r#"logLevel: "inf" is no level"#),
+        ("an adapter without an image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
+        ("an adapter without an endpoint", json!({ "adapter": { "kind": "external" } }), "adapter.endpoint"),
+        ("an unknown log level", json!({ "logLevel": "inf" }), r#"logLevel: unknown log level "inf""#),
         (
-            "a target without a level",
+            "a log target without a level",
             json!({ "logLevel": "info,service_controller" }),
-            r#"logLevel: "service_controller" is no level"#,
+            r#"logLevel: unknown log level "service_controller""#,
         ),
         (
             "a prefix that is too long",
@@ -75,136 +87,140 @@ fn wrong_senses() -> Vec<Wrong> {
             "routeController.clusterCidr: the prefix length of 10.244.0.0/33",
         ),
         (
-            "two networks of one family",
+            "two networks of one IP family",
             json!({ "routeController": { "clusterCidr": "10.244.0.0/16,10.245.0.0/16" } }),
             "routeController.clusterCidr: 10.245.0.0/16 is a second network of IPv4",
         ),
         (
-            "a network of no address",
+            "an invalid CIDR",
             json!({ "routeController": { "clusterCidr": "fd00:10:244/48" } }),
-            "routeController.clusterCidr: fd00:10:244/48 is no network",
+            "routeController.clusterCidr: fd00:10:244/48 is not a CIDR",
         ),
         (
             "an endpoint without TLS",
             json!({ "adapter": { "endpoint": "http://192.0.2.10:8443" } }),
-            "adapter.endpoint: http://192.0.2.10:8443 is without TLS",
+            "adapter.endpoint: http://192.0.2.10:8443 does not use TLS",
         ),
         (
             "tokens without TLS",
             json!({ "adapter": { "tls": { "mode": "off" } } }),
-            "adapter.authentication: shows tokens",
+            "adapter.authentication: sends tokens",
         ),
         (
             "a Secret without a name",
             json!({ "adapter": { "tls": { "mode": "secret" } } }),
-            "adapter.tls.secretName: is needed",
+            "adapter.tls.secretName: is required",
         ),
         (
-            "an authority for an adapter elsewhere",
+            "a generated CA for an adapter elsewhere",
             json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
-            "adapter.tls.mode: generated makes",
+            "adapter.tls.mode: generated creates",
         ),
-        ("no address to listen on", json!({ "bindAddress": "999.1.1.1" }), "bindAddress: 999.1.1.1 is no"),
         (
-            "one port twice",
+            "an invalid listen address",
+            json!({ "bindAddress": "999.1.1.1" }),
+            "bindAddress: 999.1.1.1 is not an IP address",
+        ),
+        (
+            "a port that is used twice",
             json!({ "nodeController": { "httpPort": 10999 }, "serviceController": { "httpPort": 10999 } }),
             "serviceController.httpPort",
         ),
     ]
 }
 
-/// The same of who may reach the pages.
+/// The same for readers of the status pages.
 fn wrong_senses_of_policies() -> Vec<Wrong> {
     vec![(
-        "a Prometheus that no policy lets in",
+        "no policy lets Prometheus in",
         json!({ "hostNetwork": false, "monitoring": { "serviceMonitor": true } }),
-        "networkPolicy.metricsFrom: is empty and lets no Prometheus in",
+        "networkPolicy.metricsFrom: is empty and blocks Prometheus",
     )]
 }
 
-/// The same of values that a controller would refuse.
+/// The same for values that a controller would refuse.
 fn wrong_senses_of_controllers() -> Vec<Wrong> {
     vec![
         (
-            "a period that never passes",
+            "a period of 0",
             json!({ "nodeController": { "deletion": { "monitorPeriod": "0s" } } }),
-            "nodeController.deletion.monitorPeriod: 0s never passes",
+            "nodeController.deletion.monitorPeriod: 0s is too short",
         ),
         (
-            "two words at once",
+            "a confirmation that is too early",
             json!({ "nodeController": { "deletion": { "confirmAfter": "500ms" } } }),
             "nodeController.deletion.confirmAfter: 500ms is too short",
         ),
         (
-            "nobody's Services",
+            "no Services selected",
             json!({ "serviceController": { "defaultLoadBalancer": false } }),
-            "serviceController.defaultLoadBalancer: false leaves nothing to do",
+            "serviceController.defaultLoadBalancer: false without a class selects no Service",
         ),
         (
-            "no class",
+            "an invalid class",
             json!({ "serviceController": { "loadBalancerClass": "a b" } }),
-            "serviceController.loadBalancerClass: \"a b\" is no class",
+            "serviceController.loadBalancerClass: \"a b\" is not a valid class",
         ),
         (
-            "one name for all",
+            "the same name for all",
             json!({ "serviceController": { "loadBalancerNameTemplate": "{cluster}" } }),
-            "serviceController.loadBalancerNameTemplate: {cluster} gives two Services one name",
+            "serviceController.loadBalancerNameTemplate: {cluster} gives two Services the same name",
         ),
         (
-            "an age above a day",
+            "an age above the maximum",
             json!({ "serviceController": { "orphanMinimumAge": "48h" } }),
             "serviceController.orphanMinimumAge: 48h is not from 1s to 24h",
         ),
         (
-            "a default of nothing",
+            "a default of an unknown annotation",
             json!({ "serviceController": { "serviceDefaults": { "intrenal": "true" } } }),
-            "serviceController.serviceDefaults.intrenal: is no annotation's key",
+            "serviceController.serviceDefaults.intrenal: unknown annotation key",
         ),
         (
-            "a default of a wrong type",
+            "a default of the wrong type",
             json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "5" } } }),
-            "serviceController.serviceDefaults.idle-timeout: \"5\" is wrong; write a duration such as 90s, 5m or 1h",
+            "serviceController.serviceDefaults.idle-timeout: invalid value \"5\"; set it to a duration such as 90s, 5m or 1h",
         ),
         (
-            "a default that is no switch",
+            "a default that is not a boolean",
             json!({ "serviceController": { "serviceDefaults": { "internal": "yes" } } }),
-            "serviceController.serviceDefaults.internal: \"yes\" is wrong; write true or false",
+            "serviceController.serviceDefaults.internal: invalid value \"yes\"; set it to true or false",
         ),
         (
-            "a default of a port that no Service may have probed",
+            "a default port that health checks may not use",
             json!({ "serviceController": { "serviceDefaults": { "health-check.port": "9000" } } }),
             "serviceController.serviceDefaults.health-check.port: 9000 is not in serviceController.healthCheckPorts (10256)",
         ),
         (
-            "a default of what only one can have",
+            "a default for a setting of a single Service",
             json!({ "serviceController": { "serviceDefaults": { "hostname": "a.example.com" } } }),
-            "serviceController.serviceDefaults.hostname: is about one Service or port, and has no default",
+            "serviceController.serviceDefaults.hostname: applies to one Service or port and cannot have a default",
         ),
     ]
 }
 
-/// The same of values for OpenStack.
+/// The same for values of OpenStack.
 fn wrong_senses_of_openstack() -> Vec<Wrong> {
     vec![
         (
             "no credentials for OpenStack",
             json!({ "adapter": { "kind": "openstack" } }),
-            "adapter.credentialsSecret: is needed when adapter.kind is openstack",
+            "adapter.credentialsSecret: is required when adapter.kind is openstack",
         ),
         (
             "no router",
             json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a" } }),
-            "adapter.openstack.routerId: is needed when routeController.enabled",
+            "adapter.openstack.routerId: is required when routeController.enabled",
         ),
         (
-            "credentials twice",
+            "credentials in two places",
             json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a", "openstack": { "cloudsYaml": "clouds:" } } }),
-            "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret",
+            "adapter.openstack.cloudsYaml: cannot be set together with adapter.credentialsSecret",
         ),
         (
-            "credentials for nobody",
+            "credentials without an adapter that uses them",
             json!({ "adapter": { "openstack": { "cloudsYaml": "clouds:" } } }),
-            "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone",
+            "adapter.openstack.cloudsYaml: is only for adapter.kind openstack",
         ),
     ]
 }

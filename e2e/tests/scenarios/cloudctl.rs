@@ -1,7 +1,7 @@
-//! `cloudctl` against a real API server and the pages of real processes: where all is well, where something waits, where half of it is
-//! away, and without rights.
+//! `cloudctl` with a real API server and the pages of real processes: everything is healthy, some objects wait, half of the processes are
+//! down, and without rights.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -26,12 +26,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// Where people see what it prints.
+/// The page of the documentation that shows the output.
 const PAGE: &str = "docs/cloudctl.md";
-/// What is just removed may be shown for a minute yet; only then an orphan is one.
+/// The cache may show a deleted Service for up to a minute. Only then its load balancer is reported as an orphan.
 const ORPHANED_WITHIN: std::time::Duration = seconds(150);
 
-/// What a run said.
+/// The result of a run.
 #[derive(Debug)]
 struct Said {
     code: i32,
@@ -39,7 +39,7 @@ struct Said {
     err: String,
 }
 
-/// As the owner of this kubeconfig. The pods of a bed are processes, to which no port-forward leads.
+/// Runs with this kubeconfig. The pods of a test bed are processes, which a port-forward does not reach, so the URLs are passed.
 fn command(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(binaries().unwrap().join("cloudctl"));
     command.arg("--kubeconfig").arg(kubeconfig).env_clear().kill_on_drop(true);
@@ -66,7 +66,7 @@ async fn cloudctl(bed: &Bed, args: &[&str]) -> Said {
     cloudctl_as(bed, bed.cluster.control_plane.kubeconfig(), args).await
 }
 
-/// What the page shows below a command, the `nth` of those that are the same, is what people see.
+/// The output below a command on the page, the `nth` of the same commands, is what `cloudctl` prints.
 async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
     let args: Vec<_> = command.split(' ').skip(1).collect();
     eventually(&format!("{command} prints what its page shows"), WITHIN, || async {
@@ -76,14 +76,14 @@ async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
     .unwrap();
 }
 
-/// A run whose report shows something, sooner or later.
+/// Repeats a run until its report passes `look`.
 async fn until<T: DeserializeOwned>(
     bed: &Bed,
     args: &[&str],
     look: impl Fn(&T) -> anyhow::Result<()>,
 ) -> (Said, T) {
     let args = [args, &["-o", "json"]].concat();
-    eventually(&format!("cloudctl {args:?} shows it"), ORPHANED_WITHIN, || async {
+    eventually(&format!("cloudctl {args:?} prints the expected report"), ORPHANED_WITHIN, || async {
         let said = cloudctl(bed, &args).await;
         let report = serde_json::from_str(&said.out).with_context(|| format!("{said:#?}"))?;
         look(&report).with_context(|| format!("{said:#?}"))?;
@@ -94,7 +94,7 @@ async fn until<T: DeserializeOwned>(
 }
 
 #[tokio::test]
-async fn it_tells_what_is_well_what_waits_and_what_is_missing() {
+async fn cloudctl_reports_ready_waiting_and_missing_objects() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
@@ -102,10 +102,10 @@ async fn it_tells_what_is_well_what_waits_and_what_is_missing() {
     all_is_well(&bed).await;
     a_service_that_waits(&bed).await;
     plans(&bed).await;
-    objects_at_the_cloud(&bed).await;
-    names_that_nobody_knows(&bed).await;
+    objects_in_the_cloud(&bed).await;
+    unknown_names(&bed).await;
     without_rights(&bed).await;
-    half_of_it(&mut bed).await;
+    half_of_the_processes(&mut bed).await;
 }
 
 async fn all_is_well(bed: &Bed) {
@@ -136,7 +136,7 @@ async fn all_is_well(bed: &Bed) {
     as_on_the_page(bed, "cloudctl explain node a", 0).await;
 }
 
-/// The words of the page are those of the Event, and both are shown.
+/// The explanation has the text of the Event, and both are printed.
 async fn a_service_that_waits(bed: &Bed) {
     let key = format!("lb.{DOMAIN}/internal");
     service("wrong").port(80).annotation(&key, "perhaps").create(&bed.client()).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_service_that_waits(bed: &Bed) {
     as_on_the_page(bed, "cloudctl explain service wrong", 0).await;
 }
 
-/// What the adapter would do is shown with its price, and what is in the way of it.
+/// The plan shows the adapter's calls and their cost, and what prevents them.
 async fn plans(bed: &Bed) {
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 1 } })).await.unwrap();
     service("full").port(80).create(&bed.client()).await.unwrap();
@@ -176,9 +176,9 @@ async fn plans(bed: &Bed) {
     as_on_the_page(bed, "cloudctl plan", 0).await;
 }
 
-async fn objects_at_the_cloud(bed: &Bed) {
+async fn objects_in_the_cloud(bed: &Bed) {
     let (said, report) = until::<ClustersReport>(bed, &["clusters"], |it| {
-        let own = it.clusters.iter().find(|it| it.own).context("none of ours")?;
+        let own = it.clusters.iter().find(|it| it.own).context("this cluster is missing")?;
         ensure!((own.load_balancers, own.routes) == (1, 1), "{own:?}");
         Ok(())
     })
@@ -187,18 +187,18 @@ async fn objects_at_the_cloud(bed: &Bed) {
     as_on_the_page(bed, "cloudctl clusters", 0).await;
 }
 
-async fn names_that_nobody_knows(bed: &Bed) {
+async fn unknown_names(bed: &Bed) {
     for (what, name, told) in [
-        ("service", "wrong1", "there is wrong"),
-        ("service", "default/kubernetes", "of type ClusterIP"),
-        ("node", "nobody", "there is none of this name"),
+        ("service", "wrong1", "similar names: wrong"),
+        ("service", "default/kubernetes", "type is ClusterIP"),
+        ("node", "nobody", "no object has this name"),
     ] {
         let said = cloudctl(bed, &["explain", what, name]).await;
         assert!(said.code == 1 && said.out.contains(told), "{said:#?}");
     }
 }
 
-/// Pages are read without the API server; what needs it is named, with what is lacking.
+/// Pages are read without the API server. What needs the API server is reported as missing, with the reason.
 async fn without_rights(bed: &Bed) {
     let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
     let account = json!({ "metadata": { "name": "nobody" } });
@@ -212,13 +212,16 @@ async fn without_rights(bed: &Bed) {
         matches!(missing.as_slice(), [one] if one.starts_with("leases: ") && one.contains("forbidden")),
         "{missing:?}"
     );
-    assert!(report.shards.iter().all(|it| it.holder.is_some()), "as the replicas say: {report:#?}");
+    assert!(
+        report.shards.iter().all(|it| it.holder.is_some()),
+        "the replicas report the holders: {report:#?}"
+    );
     let said = cloudctl_as(bed, &nobody, &["explain", "service", "wrong"]).await;
     assert!(said.code == 1 && said.out.contains("waits for"), "{said:#?}");
     assert!(said.out.contains("events: events is forbidden"), "{said:#?}");
 }
 
-/// A kubeconfig of a ServiceAccount.
+/// Kubeconfig of a ServiceAccount.
 async fn kubeconfig_of(bed: &Bed, account: &str) -> PathBuf {
     let token = fs::read_to_string(bed.token(account, &[]).await.unwrap()).unwrap();
     let control_plane = &bed.cluster.control_plane;
@@ -227,7 +230,7 @@ async fn kubeconfig_of(bed: &Bed, account: &str) -> PathBuf {
     file
 }
 
-async fn half_of_it(bed: &mut Bed) {
+async fn half_of_the_processes(bed: &mut Bed) {
     bed.cluster.pods.get("route-controller").unwrap().terminate().await.unwrap();
     bed.cluster.pods.get(ADAPTER).unwrap().terminate().await.unwrap();
     let (said, report) = until::<StatusReport>(bed, &["status"], |it| {
@@ -237,7 +240,7 @@ async fn half_of_it(bed: &mut Bed) {
     })
     .await;
     assert_eq!((said.code, report.controllers.len()), (1, 2));
-    let unheld = "shard 0 of route-controller: nobody holds it, so nobody does its work";
+    let unheld = "shard 0 of route-controller: no replica holds it, so its objects are not reconciled";
     assert!(report.troubles.iter().any(|it| it == unheld), "{report:#?}");
     let missing: Vec<_> = report.missing.iter().map(|it| it.source.split(',').next()).collect();
     assert_eq!(missing, [Some("cloud-adapter"), Some("route-controller")]);
@@ -246,9 +249,9 @@ async fn half_of_it(bed: &mut Bed) {
     as_on_the_page(bed, "cloudctl status", 1).await;
 }
 
-/// By the script of the page.
+/// Uses the script on the page.
 #[test]
-fn kubectl_completes_words_of_its_plugin() {
+fn kubectl_completes_the_arguments_of_its_plugin() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cloudctl.md")).unwrap();
     let script = page.split("<<'END'\n").nth(1).unwrap().split("END\n").next().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -271,9 +274,9 @@ fn kubectl_completes_words_of_its_plugin() {
     }
 }
 
-/// As on the day on which another controller's load balancer is to be taken over: it has the Service's name and no owner.
+/// The state before a takeover: another controller's load balancer has the Service's name and no owner.
 #[tokio::test]
-async fn taking_over_is_safe_while_nothing_but_marks_is_planned() {
+async fn adoption_is_safe_while_only_tags_are_planned() {
     let values = json!({ "serviceController": { "compat": "openstack" } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -309,10 +312,10 @@ async fn taking_over_is_safe_while_nothing_but_marks_is_planned() {
     });
     let (said, _) = unsafe_.await;
     assert_eq!(said.code, 1, "{said:#?}");
-    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0, "it was only asked");
+    assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0, "`cloudctl adopt` writes nothing");
 }
 
-/// The release with these values, and all its processes anew.
+/// Upgrades the release to these values, and restarts all its processes.
 async fn start_again(bed: &mut Bed, changes: &[Value]) {
     let cluster = &mut bed.cluster;
     let mut values = Values::new().unwrap().simcloud(cluster.cloud.url()).render();
@@ -323,9 +326,9 @@ async fn start_again(bed: &mut Bed, changes: &[Value]) {
     bed.ready().await.unwrap();
 }
 
-/// Someone took the finalizer off while nobody looked.
+/// The finalizer was removed while the controller was down.
 #[tokio::test]
-async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_says_so() {
+async fn orphans_are_shown_and_deleted_on_request() {
     let mut bed = Bed::start().await.unwrap();
     for name in ["kept", "left"] {
         service(name).port(80).create(&bed.client()).await.unwrap();
@@ -353,7 +356,7 @@ async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_sa
     assert!(said.code == 2 && said.err.contains("--yes"), "{said:#?}");
     let said = cloudctl(&bed, &["orphans", "--delete", &left.uid, "--yes", "--timeout", "60s"]).await;
     assert_eq!(said.code, 0, "{said:#?}");
-    assert!(said.out.contains(&format!("{}: removed", left.uid)), "{said:#?}");
+    assert!(said.out.contains(&format!("{}: deleted", left.uid)), "{said:#?}");
     eventually("one load balancer is left", WITHIN, || async {
         let state = bed.cluster.cloud.state().await?;
         state.balancer("kept")?;
@@ -362,19 +365,19 @@ async fn a_load_balancer_without_a_service_is_shown_and_removed_when_a_person_sa
     })
     .await
     .unwrap();
-    assert_eq!(released(&bed).await, [""; 0], "what is gone is not released any more");
+    assert_eq!(released(&bed).await, [""; 0], "the key of a deleted orphan is removed");
     let kept = report.orphans.iter().find(|it| it.key == "default/kept").unwrap();
     in_a_hurry(&bed, &kept.uid).await;
 }
 
-/// The keys of the ConfigMap.
+/// Keys of the ConfigMap.
 async fn released(bed: &Bed) -> Vec<String> {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
     let map = maps.get("cloud-controllers-orphans").await.unwrap();
     map.data.unwrap_or_default().into_keys().collect()
 }
 
-/// Who does not wait hears what goes on, and later, that it went.
+/// An interrupted run reports that the deletion goes on; a later run reports the key of the deleted orphan as stale.
 async fn in_a_hurry(bed: &Bed, uid: &str) {
     let refuses =
         json!({ "match": { "operation": "DeleteLoadBalancer" }, "action": { "respond": { "status": 409 } } });
@@ -382,7 +385,7 @@ async fn in_a_hurry(bed: &Bed, uid: &str) {
     let args = ["orphans", "--delete", uid, "--yes"];
     let mut waiting = command(bed, bed.cluster.control_plane.kubeconfig(), &args);
     let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("it is released", WITHIN, || async {
+    eventually("the key is in the ConfigMap", WITHIN, || async {
         ensure!(released(bed).await == [uid], "not yet");
         Ok(())
     })
@@ -392,7 +395,7 @@ async fn in_a_hurry(bed: &Bed, uid: &str) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
     let said = said(waiting.wait_with_output().await.unwrap());
     assert_eq!(said.code, 130, "{said:#?}");
-    assert!(said.err.contains("still releases 1: they go as soon as they can"), "{said:#?}");
+    assert!(said.err.contains("still releases 1: they will be deleted as soon as possible"), "{said:#?}");
     assert!(said.out.contains(&format!("{uid}, default/kept: still there")), "{said:#?}");
     assert_eq!(released(bed).await, [uid]);
 

@@ -1,6 +1,6 @@
-//! What each binary says to wrong usage and to `--help`. No cluster is needed.
+//! The answers of each binary to wrong usage and to `--help`. No cluster is needed.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,12 +34,13 @@ const OWN: [(&str, &str); 3] = [
     ("route-controller", "--cluster-cidr"),
 ];
 
-/// A flag that is wrong, and words that must be said of it.
+/// A wrong flag, and text that the error must contain.
 type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
-/// A person who mistypes hears of it at once, with what would be right.
+/// A typing error is reported at once, with a correct example.
+// Behaviour: R20, P1, P2, P24, W20
 #[test]
-fn controllers_end_with_code_2_and_name_what_is_right() {
+fn controllers_exit_with_code_2_and_suggest_a_fix() {
     let cases: &[Case<'_>] = &[
         ("node-controller", &["--cluster-idd=u"], &["'--cluster-id'"]),
         ("node-controller", &[], &["--cluster-id <UID>"]),
@@ -64,7 +65,7 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
             &["--cluster-id=u", "--leader-elect-lease-duration=5s"],
             &["--leader-elect-renew-deadline", "less than the lease's duration"],
         ),
-        ("node-controller", &["--cluster-id=u", "--log-level=inf"], &["--log-level", "did you mean info?"]),
+        ("node-controller", &["--cluster-id=u", "--log-level=inf"], &["--log-level", "did you mean 'info'?"]),
         (
             "node-controller",
             &["--cluster-id=u", "--adapter-endpoint=adapter"],
@@ -100,14 +101,15 @@ fn controllers_end_with_code_2_and_name_what_is_right() {
     refused(cases);
 }
 
-/// On a workstation, or in a pod without a ServiceAccount.
+/// The controllers run on a workstation, or in a pod without a ServiceAccount.
+// Behaviour: P27
 #[test]
-fn who_starts_outside_of_a_cluster_hears_what_is_missing() {
+fn a_start_outside_a_cluster_names_what_is_missing() {
     for (program, _) in OWN {
         let flags = ["--cluster-id=u", "--http-address=127.0.0.1:0", "--cluster-cidr=10.244.0.0/16"];
         let n_flags = if program == "route-controller" { 3 } else { 2 };
         let output = run(program, &flags[..n_flags]);
-        // Log lines are where other programs write them.
+        // The error may be a log line, on standard output.
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         assert_eq!(output.status.code(), Some(1), "{program}: {said}");
@@ -117,9 +119,9 @@ fn who_starts_outside_of_a_cluster_hears_what_is_missing() {
     }
 }
 
-/// The way to the adapter is judged before anything connects.
+/// The flags for the adapter's endpoint are checked before any connection.
 #[test]
-fn controllers_name_what_is_wrong_with_the_way_to_the_adapter() {
+fn invalid_adapter_connection_flags_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("empty");
     fs::write(&empty, "").unwrap();
@@ -176,7 +178,7 @@ fn flag(name: &str, path: &Path) -> String {
 }
 
 #[test]
-fn the_other_programs_end_with_code_2_and_name_what_is_right() {
+fn other_programs_exit_with_code_2_and_suggest_a_fix() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.yaml");
     fs::write(&file, "limits: {buckets: {gpu: {rate: 1, burst: 1}}}").unwrap();
@@ -189,9 +191,9 @@ fn the_other_programs_end_with_code_2_and_name_what_is_right() {
         (
             "route-controller",
             &["--cluster-id=u", "--cluster-cidr=10.0.0.0/8", "--tls-cert-file=/a"],
-            &["--tls-cert-file", "give --secure-port=10258"],
+            &["--tls-cert-file", "set --secure-port=10258"],
         ),
-        ("adapter-sim", &["--log-level=cloud_adapter=debg"], &["--log-level", "did you mean debug?"]),
+        ("adapter-sim", &["--log-level=cloud_adapter=debg"], &["--log-level", "did you mean 'debug'?"]),
         ("adapter-sim", &["--token-file=/nowhere"], &["--token-file", "/nowhere"]),
         ("simcloud", &["--listen=foo"], &["--listen", "127.0.0.1:9797"]),
         ("simcloud", &["--lisen=127.0.0.1:0"], &["'--listen'"]),
@@ -203,7 +205,7 @@ fn the_other_programs_end_with_code_2_and_name_what_is_right() {
 
 /// The help is the reference of the flags.
 #[test]
-fn help_tells_every_flag() {
+fn help_describes_every_flag() {
     let own: [(&str, &[&str]); 6] = [
         ("node-controller", &["--concurrent-node-syncs", "--log-level"]),
         ("service-controller", &["--concurrent-service-syncs", "--log-level"]),
@@ -221,12 +223,12 @@ fn help_tells_every_flag() {
         assert!(output.status.success(), "{program}: {}", output.status);
         let common = if program.ends_with("-controller") { COMMON.as_slice() } else { &[] };
         for flag in flags.iter().chain(common) {
-            assert!(said.contains(&format!("{flag} <")), "{program} --help does not tell {flag}: {said}");
+            assert!(said.contains(&format!("{flag} <")), "{program} --help does not describe {flag}: {said}");
         }
     }
 }
 
-/// Flags are found by what they are about, and the help ends with a command to begin with.
+/// Flags are grouped by subject, and the help ends with an example.
 #[test]
 fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
     for (program, own) in OWN {
@@ -250,14 +252,17 @@ fn the_help_of_controllers_is_grouped_and_ends_with_an_example() {
                 || flag.starts_with("--tls-")
         };
         let pages = flags_under("Pages", &said);
-        assert!(pages.iter().all(of_pages), "{program}: what is not about pages is under Pages: {pages:?}");
+        assert!(
+            pages.iter().all(of_pages),
+            "{program}: a flag that is not about pages is under Pages: {pages:?}"
+        );
         let own: Vec<&str> = said.lines().filter(|line| line.ends_with("Options:")).collect();
         assert_eq!(own, ["Options:"], "{program}: only --help and --version are under Options");
         assert!(said.contains(&format!("\n  {program} --kubeconfig")), "{program} has no example: {said}");
     }
 }
 
-/// The flags under a heading of `--help`.
+/// Flags under a heading of `--help`.
 fn flags_under<'a>(group: &str, said: &'a str) -> Vec<&'a str> {
     let (_, rest) = said.split_once(&format!("\n{group}:\n")).unwrap();
     let of_group = rest.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
@@ -265,7 +270,7 @@ fn flags_under<'a>(group: &str, said: &'a str) -> Vec<&'a str> {
     flags.filter_map(|line| line.split_whitespace().next()).collect()
 }
 
-/// On the narrowest of terminals, too: a command that is broken in the middle of a word would fail when it is copied.
+/// Holds for the narrowest terminals, too: a command that is broken in the middle of a word fails when it is copied.
 #[test]
 fn the_example_of_the_help_can_be_copied() {
     for (program, _) in OWN {
@@ -283,12 +288,13 @@ fn the_example_of_the_help_can_be_copied() {
     }
 }
 
-/// Whoever collects logs reads objects, people read text; neither is between the other.
+/// Logs are JSON objects by default and text on request, never mixed.
+// Behaviour: P25
 #[tokio::test]
-async fn log_lines_are_json_unless_text_is_asked_for() {
+async fn log_lines_are_json_by_default() {
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
-    // Nobody listens there: the warnings are what is looked at.
+    // No server listens at this address; only the warnings matter.
     let api_server = "{clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}], \
                       contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}";
     fs::write(&kubeconfig, api_server).unwrap();
@@ -305,7 +311,7 @@ async fn log_lines_are_json_unless_text_is_asked_for() {
         };
         let mut process = launch.start().unwrap();
         let log = || fs::read_to_string(launch.log()).unwrap_or_default();
-        let spoken = eventually("it starts and misses its API server", WITHIN, || async {
+        let spoken = eventually("the controller starts and cannot reach its API server", WITHIN, || async {
             let said = log();
             let warns = said.lines().any(|line| line.contains("WARN"));
             ensure!(said.contains("Starts") && warns, "{said}");
@@ -322,9 +328,10 @@ async fn log_lines_are_json_unless_text_is_asked_for() {
     }
 }
 
-/// Who carries a manifest of a classic cloud controller manager over hears of each flag where it went, all at once.
+/// A user that migrates the flags of a former cloud controller manager gets all replacements in one error.
+// Behaviour: P26
 #[test]
-fn classic_flags_are_answered_with_where_they_went() {
+fn former_flags_are_answered_with_replacements() {
     let classic = [
         "--cluster-id=u",
         "--cloud-provider=openstack",
@@ -342,7 +349,7 @@ fn classic_flags_are_answered_with_where_they_went() {
     for words in [
         "'--cloud-provider': belongs to the adapter",
         "'--cloud-config': belongs to the adapter",
-        "'--controllers': each controller is a program of its own",
+        "'--controllers': each controller is a separate program",
         "'--use-service-account-credentials': each controller has a ServiceAccount",
         "'--v': set --log-level",
         "'--concurrent-service-syncs': belongs to service-controller",
@@ -366,7 +373,7 @@ fn run(program: &str, args: &[&str]) -> Output {
     program_of(program).args(args).output().unwrap()
 }
 
-/// With nothing of the user's own environment: KUBECONFIG is a flag's default.
+/// Without the user's own environment, since KUBECONFIG is the default of a flag.
 fn program_of(name: &str) -> Command {
     let mut command = Command::new(binaries().unwrap().join(name));
     command.env_clear();

@@ -1,6 +1,6 @@
-//! Three controllers are three processes: what ends or shuts out one of them is no matter to the others.
+//! Three controllers are three processes: a stop or a lockout of one does not affect the others.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,8 +12,9 @@ use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+// Behaviour: P5, P7, W18, W20, W21
 #[tokio::test]
-async fn what_stops_one_controller_stops_no_other() {
+async fn a_stopped_controller_does_not_affect_the_others() {
     let wrong = json!({ "routeController": { "extraArgs": ["--log-level=noisy"] } });
     let mut bed = Bed::install_with(&wrong).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -34,8 +35,8 @@ async fn what_stops_one_controller_stops_no_other() {
     bed.cluster.pods.get("node-controller").unwrap().kill().await.unwrap();
     service("more").port(80).create(&bed.client()).await.unwrap();
     bed.address("more").await.unwrap();
-    who_is_not_let_in_waits(&mut bed).await;
-    who_is_stopped_waits_for_nobody(&mut bed).await;
+    a_refused_controller_waits(&mut bed).await;
+    shutdown_does_not_wait_for_the_adapter(&mut bed).await;
 }
 
 async fn ends_with_2(bed: &mut Bed, name: &str, flag: &str) {
@@ -43,25 +44,25 @@ async fn ends_with_2(bed: &mut Bed, name: &str, flag: &str) {
     let what = format!("{name} has ended");
     let ended = eventually(&what, WITHIN, || {
         let status = pod.exit_status();
-        async move { status?.context("it runs") }
+        async move { status?.context("it still runs") }
     });
     assert_eq!(ended.await.unwrap().code(), Some(2));
     let tail = bed.cluster.pods.get(name).unwrap().tail();
     assert!(tail.contains(flag), "{tail}");
 }
 
-/// With the token of another controller it may do nothing here: not ready, and why, until it has its own again.
-async fn who_is_not_let_in_waits(bed: &mut Bed) {
+/// With the token of another controller it is not authorized: it is not ready and says why, until it has its own token again.
+async fn a_refused_controller_waits(bed: &mut Bed) {
     let controller = bed.cluster.pods.get("service-controller").unwrap();
     let file = controller.flag("--adapter-token-file").unwrap().to_owned();
     let cluster = controller.flag("--cluster-id").unwrap().to_owned();
     let token = bed.token("cloud-node-controller", &[&format!("cloudadapter.{cluster}")]).await.unwrap();
     fs::copy(token, &file).unwrap();
-    // The former token may be in use for a moment.
+    // The former token may still be in use for a moment.
     let client = bed.client();
     let controller = &*bed.cluster.pods.get("service-controller").unwrap();
     let numbers = AtomicUsize::new(0);
-    eventually("it is not let in", WITHIN, || async {
+    eventually("the adapter refuses it", WITHIN, || async {
         let number = numbers.fetch_add(1, Ordering::Relaxed);
         service(&format!("waits-{number}")).port(80).create(&client).await?;
         let ready = controller.look_ready().await;
@@ -81,14 +82,14 @@ async fn who_is_not_let_in_waits(bed: &mut Bed) {
     bed.cluster.pods.get("service-controller").unwrap().wait_ready(WITHIN).await.unwrap();
 }
 
-/// A call that nobody answers is no reason to outlive the pod's grace period, and the work is not lost.
-async fn who_is_stopped_waits_for_nobody(bed: &mut Bed) {
+/// A pending call to an unresponsive adapter must not outlast the grace period of the pod, and the work is not lost.
+async fn shutdown_does_not_wait_for_the_adapter(bed: &mut Bed) {
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap().id().unwrap();
     let adapter = Pid::from_raw(adapter.try_into().unwrap()).unwrap();
     kill_process(adapter, Signal::STOP).unwrap();
     service("hangs").port(80).create(&bed.client()).await.unwrap();
     let controller = &*bed.cluster.pods.get("service-controller").unwrap();
-    eventually("a call is under way", WITHIN, || async {
+    eventually("a call is in progress", WITHIN, || async {
         let works = controller.counted("workqueue_unfinished_work_seconds", "name").await?;
         ensure!(works.values().sum::<f64>() > 0.0, "{works:?}");
         Ok(())

@@ -1,6 +1,6 @@
-//! The demo, as a program sees it.
+//! The demo with JSON output.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -14,12 +14,12 @@ use serde_json::{Value, from_str};
 use tokio::task::spawn_blocking;
 use traces::testing::Collector;
 
-/// What Grafana puts in place of `$__rate_interval`, unless it is told how often its Prometheus scrapes.
+/// The default value of Grafana's `$__rate_interval`, if the scrape interval of Prometheus is not configured.
 const INTERVAL: &str = "1m";
 
-/// Each step passes, each line is an object, and the nodes cost what is promised.
+/// Each step passes, each line is a JSON object, and the nodes cost what the documentation says.
 #[test]
-fn the_demo_passes_and_tells_it_line_by_line() {
+fn the_demo_passes_and_reports_each_step() {
     let output = Command::new(env!("CARGO_BIN_EXE_demo"))
         .args(["--once", "--json", "--nodes=20", "--observe"])
         .output();
@@ -38,7 +38,7 @@ fn the_demo_passes_and_tells_it_line_by_line() {
     assert_eq!(summary["steps"].as_array().map(Vec::len), Some(begun.len()));
 
     let mut notes = lines.iter().filter_map(|line| line["text"].as_str());
-    let address = notes.find_map(|note| note.strip_prefix("it is at http://")).expect("Prometheus");
+    let address = notes.find_map(|note| note.strip_prefix("Prometheus is at http://")).expect("Prometheus");
     assert!(TcpStream::connect(address).is_err(), "it is still there");
 
     let cost = |step| {
@@ -51,9 +51,9 @@ fn the_demo_passes_and_tells_it_line_by_line() {
     assert_eq!(cost("restart").1, 0);
 }
 
-/// While it stays, a killed process is back after a moment, and Ctrl-C still ends everything in good order.
+/// While the demo stays up, a killed process is restarted soon, and Ctrl-C still ends the demo gracefully.
 #[test]
-fn while_it_stays_a_killed_process_is_started_again() {
+fn the_demo_restarts_a_killed_process() {
     let mut demo = Staying::start(Command::new(env!("CARGO_BIN_EXE_demo")).args(["--json", "--nodes=1"]));
     let mut told = demo.told();
     let mut next = |event| told.find(|line| line["event"] == event).expect(event);
@@ -73,22 +73,22 @@ fn while_it_stays_a_killed_process_is_started_again() {
         assert_eq!(started["process"], process["process"]);
         assert_ne!(started["pid"], process["pid"]);
     }
-    // The second start was just now: what has not learnt to listen yet is ended all the same.
+    // The restart has just happened: processes whose ports are not open yet must end, too.
     kill(&demo.0.id().into(), Signal::INT);
     next("clean_up");
     assert!(demo.0.wait().unwrap().success());
 }
 
-/// As docs/monitor.md has it: whoever then opens the dashboard sees a number in each line of it, and the collector has traces of all four.
+/// As in docs/monitor.md: each query of the dashboard has data, and the collector has traces of all four processes.
 #[tokio::test]
-async fn while_it_is_observed_each_query_of_the_dashboard_has_data_and_all_processes_send_traces() {
+async fn observed_demo_has_dashboard_data_and_traces() {
     let collector = Collector::start().await.unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
     demo.args(["--json", "--nodes=5", "--observe"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
     let mut demo = Staying::start(&mut demo);
     let mut told = demo.told();
-    // The collector must go on meanwhile.
-    let stay = spawn_blocking(move || told.find(|line| line["event"] == "stay").expect("it stays"));
+    // The collector must keep running, so this waits in another thread.
+    let stay = spawn_blocking(move || told.find(|line| line["event"] == "stay").expect("the demo stays up"));
     let stay = stay.await.unwrap();
 
     let prometheus = PrometheusApi::at(stay["prometheus"].as_str().expect("Prometheus")).unwrap();
@@ -97,14 +97,14 @@ async fn while_it_is_observed_each_query_of_the_dashboard_has_data_and_all_proce
     let answered = eventually("each query of the dashboard has data", WITHIN, || async {
         let mut unanswered = Vec::new();
         for query in &queries {
-            // At any time of the demo, as a graph shows it. No number is what a share of nothing is.
+            // At any time of the demo, as in a graph. A quotient whose divisor is 0 has no value.
             let ever = format!("max_over_time(({query})[10m:1s])");
             let samples = prometheus.query(&ever).await?;
             if !samples.iter().any(|sample| sample.value.is_finite()) {
                 unanswered.push(query);
             }
         }
-        ensure!(unanswered.is_empty(), "no number for {unanswered:#?}");
+        ensure!(unanswered.is_empty(), "no value for {unanswered:#?}");
         Ok(())
     });
     answered.await.unwrap();
@@ -118,7 +118,7 @@ async fn while_it_is_observed_each_query_of_the_dashboard_has_data_and_all_proce
     traced.await.unwrap();
 }
 
-/// Ends with its test, in good order, even if that fails.
+/// Ends the demo gracefully with its test, even if the test fails.
 struct Staying(Child);
 
 impl Staying {
@@ -126,7 +126,7 @@ impl Staying {
         Self(demo.stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// What it tells, as it tells it.
+    /// The lines of the output, as they are printed.
     fn told(&mut self) -> impl Iterator<Item = Value> + use<> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         lines.map(|line| from_str::<Value>(&line.unwrap()).unwrap())

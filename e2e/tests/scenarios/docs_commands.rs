@@ -1,7 +1,7 @@
-//! The commands that the documentation tells its readers to type, typed: each block that says `run`, page by page, and what it shows below
-//! them is looked for in what they print. What wants nodes that run pods is typed by the scenarios of `cargo xtask test cluster`.
+//! Runs the commands of the documentation: each block that is marked `run`, page by page, and compares the output with the text below the
+//! command. Commands that need nodes with pods run in the scenarios of `cargo xtask test cluster`.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,14 +16,14 @@ use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, from_str, json};
 
-/// The node that a page is about, if it is about one.
+/// The node of pages that are about a node.
 const NODE: &str = "node-1";
-/// Programs of ours that pages tell to start, beside `cargo xtask`, whose commands `cargo xtask check` parses.
+/// Programs of this repository that pages start, besides `cargo xtask`, whose commands `cargo xtask check` parses.
 const PROGRAMS: [&str; 6] =
     ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller", "simcloud"];
-/// Its arguments follow.
+/// The conformance suite; its arguments follow.
 const SUITE: &str = "adapter-conformance ";
-/// What the Prometheus operator calls its objects.
+/// Resources and kinds of the Prometheus operator.
 const MONITORING: [(&str, &str); 2] =
     [("prometheusrules", "PrometheusRule"), ("servicemonitors", "ServiceMonitor")];
 
@@ -40,11 +40,11 @@ async fn all(pages: &[Page], terminal: &Terminal) -> Vec<String> {
     faults
 }
 
-/// Installing, scaling, upgrading: the chart on an API server of its own for each page.
+/// Installing, scaling, upgrading: each page has an API server of its own.
 #[tokio::test]
-async fn what_guides_say_works_on_a_cluster() {
+async fn commands_of_guides_work_on_a_cluster() {
     let pages = pages("").unwrap();
-    assert!(pages.len() >= 3, "of how many pages are there commands? {}", pages.len());
+    assert!(pages.len() >= 3, "number of pages with commands: {}", pages.len());
     let mut faults = Vec::new();
     for page in pages {
         let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
@@ -53,18 +53,19 @@ async fn what_guides_say_works_on_a_cluster() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// What changes a release or asks its API server, and wants no pod: where the chart is installed, with a Prometheus operator's kinds.
+/// Commands that change a release or call its API server, and need no pod: the chart is installed, with the CRDs of the Prometheus
+/// operator.
 #[tokio::test]
-async fn what_pages_say_works_where_the_chart_is_installed() {
+async fn commands_of_pages_work_where_the_chart_is_installed() {
     let pages = pages("installed").unwrap();
-    assert!(pages.len() >= 5, "of how many pages are there commands? {}", pages.len());
+    assert!(pages.len() >= 5, "number of pages with commands: {}", pages.len());
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     knows_monitoring(&control_plane).await;
     let values = Values::new().unwrap().render();
     Release::install(&control_plane, &values).await.unwrap();
     let mut faults = Vec::new();
     for page in pages {
-        // The page before may have deleted it.
+        // The previous page may have deleted it.
         control_plane.kubectl(&["delete", "node", NODE, "--ignore-not-found"]).await.unwrap();
         node(NODE).register(&control_plane.client()).await.unwrap();
         faults.extend(all(&[page], &terminal(control_plane.kubeconfig()).with("NODE", NODE)).await);
@@ -72,7 +73,7 @@ async fn what_pages_say_works_where_the_chart_is_installed() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Its operator's kinds, with whatever is in them.
+/// Minimal CRDs of the Prometheus operator, which accept any fields.
 async fn knows_monitoring(control_plane: &ControlPlane) {
     let group = "monitoring.coreos.com";
     let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -97,9 +98,9 @@ async fn knows_monitoring(control_plane: &ControlPlane) {
     control_plane.kubectl(&established).await.unwrap();
 }
 
-/// The tutorial, and what one looks at in trouble: in the terminal beside the demo.
+/// The tutorial and the pages on troubleshooting, in a terminal beside the demo.
 #[tokio::test]
-async fn what_the_tutorial_says_works_beside_the_demo() {
+async fn commands_of_the_tutorial_work_beside_the_demo() {
     let demo = std::process::Command::new(env!("CARGO_BIN_EXE_demo"))
         .args(["--json", "--nodes=3"])
         .stdout(Stdio::piped())
@@ -108,18 +109,18 @@ async fn what_the_tutorial_says_works_beside_the_demo() {
     let mut demo = Staying(demo);
     let told = BufReader::new(demo.0.stdout.take().unwrap()).lines();
     let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
-    let stay = told.find(|line| line["event"] == "stay").expect("it stays");
+    let stay = told.find(|line| line["event"] == "stay").expect("the demo stays up");
     let terminal = terminal(Path::new(stay["kubeconfig"].as_str().unwrap()));
     terminal.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
     let pages = pages("demo").unwrap();
-    assert!(pages.len() >= 2, "of how many pages are there commands? {}", pages.len());
+    assert!(pages.len() >= 2, "number of pages with commands: {}", pages.len());
     let faults = all(&pages, &terminal).await;
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// Orders to the simulated cloud. Its page has it at the port that it has by default, and here it is where there is room.
+/// Commands for the simulated cloud. The page uses its default port; here the port is a free one.
 #[tokio::test]
-async fn what_the_simulated_cloud_is_told_is_understood() {
+async fn commands_for_the_simulated_cloud_work() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let terminal = terminal(control_plane.kubeconfig());
@@ -127,14 +128,14 @@ async fn what_the_simulated_cloud_is_told_is_understood() {
     let there = format!("${{@//localhost:9797/{address}}}");
     terminal.alias("curl", &format!("bash -c 'command -p curl --fail-with-body \"{there}\"' curl")).unwrap();
     let pages = pages("simcloud").unwrap();
-    assert!(!pages.is_empty(), "of how many pages are there commands?");
+    assert!(!pages.is_empty(), "no page has commands");
     let faults = all(&pages, &terminal).await;
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// What is not typed, because it stays, or builds, or wants more than there is here: its flags are known all the same.
+/// Commands that are not run, because they do not end, build something or need more than this machine has: their flags exist.
 #[tokio::test]
-async fn what_is_not_typed_has_flags_that_are_known() {
+async fn commands_that_are_not_run_have_known_flags() {
     let kubeconfig = Path::new("/dev/null");
     let terminal = terminal(kubeconfig);
     for program in PROGRAMS {
@@ -145,14 +146,14 @@ async fn what_is_not_typed_has_flags_that_are_known() {
         page.commands = page.commands.drain(..).filter_map(asked_for_help).collect();
     }
     let asked: usize = pages.iter().map(|page| page.commands.len()).sum();
-    assert!(asked >= 10, "of {asked} commands");
+    assert!(asked >= 10, "{asked} commands checked");
     let faults = all(&pages, &terminal).await;
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// The same of the conformance suite, whose program need not be built for it.
+/// The same for the conformance suite, whose program need not be built for it.
 #[test]
-fn what_the_suite_is_told_has_flags_that_are_known() {
+fn commands_of_the_conformance_suite_have_known_flags() {
     let commands = select(|_| true).unwrap().into_iter().flat_map(|page| page.commands);
     let told: Vec<_> = commands.filter(|command| command.text.contains(SUITE)).collect();
     assert!(told.len() >= 3, "{told:?}");
@@ -165,7 +166,7 @@ fn what_the_suite_is_told_has_flags_that_are_known() {
     }
 }
 
-/// The program's help in place of what it does: it refuses a flag that it does not know all the same.
+/// Replaces a command by its `--help`, which refuses unknown flags, too.
 fn asked_for_help(mut command: Command) -> Option<Command> {
     if command.shown.iter().any(|line| line.starts_with("error:")) {
         return None;
@@ -181,7 +182,7 @@ fn asked_for_help(mut command: Command) -> Option<Command> {
     [&PROGRAMS[..], &["helm"]].concat().contains(&program).then_some(command)
 }
 
-/// Ends with its test, in good order, even if that fails.
+/// Ends the demo gracefully with its test, even if the test fails.
 struct Staying(Child);
 
 impl Drop for Staying {

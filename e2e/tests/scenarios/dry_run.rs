@@ -1,6 +1,6 @@
-//! Controllers that only look change nothing, and what their pages say is what is done once they may.
+//! Controllers in dry run change nothing, and the plans on their pages are what they execute after the dry run ends.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use adapter_sim::simcloud::Access;
 use anyhow::{Context, ensure};
@@ -9,14 +9,14 @@ use kube::ResourceExt;
 use pages::report::{ControllerStatus, Plans, Priced};
 use serde_json::json;
 
-/// What the node asks for.
+/// The pod CIDR of the node.
 const PODS: &str = "10.244.1.0/24";
 
 #[tokio::test]
-async fn nothing_is_changed_and_what_would_be_done_is_done_later() {
+async fn dry_run_changes_nothing_and_its_plan_is_executed_later() {
     let mut bed = Bed::install_with(&json!({ "dryRun": true })).await.unwrap();
     bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
-    // Another controller has initialised one node, and then ours come.
+    // Another controller has initialised one node before these controllers start.
     only_looks(&mut bed, "node-controller", false).await;
     bed.join("a", Some(PODS)).await.unwrap();
     bed.cluster.pods.get("node-controller").unwrap().terminate().await.unwrap();
@@ -34,11 +34,15 @@ async fn nothing_is_changed_and_what_would_be_done_is_done_later() {
     assert_eq!(versions(&bed).await, before);
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
     for name in CONTROLLERS {
-        assert_eq!(bed.writes_of(name, mark, "nobody").unwrap(), [], "{name}, Events too");
+        assert_eq!(
+            bed.writes_of(name, mark, "nobody").unwrap(),
+            [],
+            "{name} wrote nothing, no Events either"
+        );
         bed.cluster.pods.get(name).unwrap().terminate().await.unwrap();
     }
 
-    // Before the other node is one that Services use.
+    // The uninitialised node is last: it would become a backend of the Services.
     only_looks(&mut bed, "service-controller", false).await;
     only_looks(&mut bed, "route-controller", false).await;
     bed.address("web").await.unwrap();
@@ -58,7 +62,7 @@ async fn nothing_is_changed_and_what_would_be_done_is_done_later() {
     nothing_is_left(&mut bed, "node-controller").await;
 }
 
-/// Starts a controller that only looks, or acts, as after a change of the chart's value.
+/// Starts a controller with or without dry run, as after a change of the chart's value.
 async fn only_looks(bed: &mut Bed, controller: &str, dry_run: bool) {
     let pod = bed.cluster.pods.get(controller).unwrap();
     pod.set_flag("--dry-run", if dry_run { "true" } else { "false" }).unwrap();
@@ -66,14 +70,14 @@ async fn only_looks(bed: &mut Bed, controller: &str, dry_run: bool) {
     pod.wait_ready(WITHIN).await.unwrap();
 }
 
-/// What people would see change.
+/// Resource versions of the objects that users would see change.
 async fn versions(bed: &Bed) -> Vec<Option<String>> {
     let nodes = [bed.nodes().get("a").await.unwrap(), bed.nodes().get("b").await.unwrap()];
     let web = bed.services().get("web").await.unwrap();
     nodes.iter().map(ResourceExt::resource_version).chain([web.resource_version()]).collect()
 }
 
-/// The operations at the vendor, in the order of their names.
+/// The planned vendor operations, sorted by name.
 async fn what_is_planned(bed: &mut Bed) -> Vec<String> {
     let web = planned(bed, "service-controller", "default/web").await;
     let finalizer = "add the finalizer service.kubernetes.io/load-balancer-cleanup";
@@ -92,7 +96,7 @@ async fn what_is_planned(bed: &mut Bed) -> Vec<String> {
     operations
 }
 
-/// Waits until everything was looked at, and says what would be done about one object, which is the only one that is not as wanted.
+/// Waits until all objects have a plan, and returns the plan of the only object that needs a change.
 async fn planned(bed: &mut Bed, controller: &str, key: &str) -> Priced {
     let pod = &*bed.cluster.pods.get(controller).unwrap();
     eventually(&format!("{controller} has a plan for {key}"), WITHIN, || async {

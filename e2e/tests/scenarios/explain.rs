@@ -1,6 +1,6 @@
-//! What waits is explained by the page of its controller in the words of its Event, and is gone from the list once it is settled.
+//! Each object that waits is explained by the page of its controller with the text of its Event, and leaves the list once it is ready.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use adapter_sim::simcloud::model::Route;
 use anyhow::{Context, ensure};
@@ -14,18 +14,19 @@ use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// What somebody else's route takes from a node.
+/// The pod CIDR of a node for which another owner's route exists.
 const TAKEN: &str = "10.244.2.0/24";
 
+// Behaviour: P19
 #[tokio::test]
-async fn what_waits_is_explained_in_the_words_of_its_event_until_it_is_settled() {
+async fn waiting_objects_are_explained_with_the_text_of_their_event() {
     let values = json!({ "adapter": { "cache": { "routes": { "maxAge": "2s" } } } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     an_adapter_that_is_away(&mut bed).await;
     a_mistake_in_an_annotation(&mut bed).await;
     a_quota(&mut bed).await;
-    a_machine_that_is_not_there(&mut bed).await;
-    a_route_that_cannot_be_laid(&mut bed).await;
+    a_missing_instance(&mut bed).await;
+    a_route_that_cannot_be_created(&mut bed).await;
     what_cannot_be_asked(&mut bed).await;
 }
 
@@ -38,7 +39,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
     let web = waits(bed, "service-controller", ("Service", "default/web")).await;
-    assert!(web.waits_for.is_some_and(|it| it.contains("waits until it is there")), "{:?}", web.plan);
+    assert!(web.waits_for.is_some_and(|it| it.contains("waiting until it is reachable")), "{:?}", web.plan);
     assert!(web.wanted.iter().any(|it| it.starts_with("1 listener: TCP 80 -> ")), "{:?}", web.wanted);
     bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
     waits(bed, "node-controller", ("Node", "a")).await;
@@ -69,7 +70,7 @@ async fn a_mistake_in_an_annotation(bed: &mut Bed) {
     bed.told("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
     let wrong = waits(bed, "service-controller", ("Service", "default/wrong")).await;
     assert!(wrong.waits_for.is_some_and(|it| it.contains(&key)), "{:?}", wrong.plan);
-    assert_eq!((wrong.reason, wrong.next_try), (None, None), "only a change helps");
+    assert_eq!((wrong.reason, wrong.next_try), (None, None), "only a change of the Service helps");
     bed.patch_service("wrong", &json!({ "metadata": { "annotations": { key: "true" } } })).await.unwrap();
     bed.address("wrong").await.unwrap();
     all_is_settled(bed).await;
@@ -84,7 +85,7 @@ async fn a_quota(bed: &mut Bed) {
     assert!(full.since.is_some() && full.next_try > full.since && full.attempts > 0, "{full:?}");
     assert!(full.plan.iter().any(|line| line.starts_with("ensure ")), "{:?}", full.plan);
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 100 } })).await.unwrap();
-    // It would try again by itself, after five minutes.
+    // By itself, the controller would retry after five minutes.
     let controller = bed.cluster.pods.get("service-controller").unwrap();
     controller.terminate().await.unwrap();
     controller.start().unwrap();
@@ -92,17 +93,17 @@ async fn a_quota(bed: &mut Bed) {
     all_is_settled(bed).await;
 }
 
-async fn a_machine_that_is_not_there(bed: &mut Bed) {
+async fn a_missing_instance(bed: &mut Bed) {
     node("late").register(&bed.client()).await.unwrap();
     bed.told("Node", "late", "InstanceNotVisible").await.unwrap();
     let late = waits(bed, "node-controller", ("Node", "late")).await;
-    assert_eq!(late.wanted, ["a machine named late"]);
+    assert_eq!(late.wanted, ["an instance named late"]);
     bed.cluster.cloud.create_instance("late").await.unwrap();
     bed.initialised("late").await.unwrap();
     all_is_settled(bed).await;
 }
 
-async fn a_route_that_cannot_be_laid(bed: &mut Bed) {
+async fn a_route_that_cannot_be_created(bed: &mut Bed) {
     let there = bed.cluster.cloud.state().await.unwrap();
     let a = there.instances.iter().find(|it| it.name == "a").unwrap();
     bed.cluster.cloud.lay_route(TAKEN, &a.id).await.unwrap();
@@ -118,7 +119,7 @@ async fn a_route_that_cannot_be_laid(bed: &mut Bed) {
     all_is_settled(bed).await;
 }
 
-/// The one that leads where the node asks for.
+/// The route to this CIDR.
 fn route(state: &Cloud) -> anyhow::Result<Route> {
     let found = state.routes.iter().find(|it| it.destination.to_string() == TAKEN);
     found.cloned().context("no route leads there")
@@ -130,27 +131,31 @@ async fn what_cannot_be_asked(bed: &mut Bed) {
     assert!(form.contains("400") && form.contains("want NAMESPACE/NAME of a Service"), "{form}");
     let unknown = pod.page("/explain?key=default/nobody").await.unwrap_err().to_string();
     assert!(unknown.contains("404") && unknown.contains("\"known\":false"), "{unknown}");
-    assert_eq!(pod.http_status(Method::POST, "/explain").await.unwrap(), 405, "nothing can be changed");
+    assert_eq!(pod.http_status(Method::POST, "/explain").await.unwrap(), 405, "the page is read-only");
 }
 
-/// Waits until a controller's list says that an object waits, in the words of one of its Events.
+/// Waits until a controller's list says that an object waits, with the text of one of its Events.
 async fn waits(bed: &mut Bed, controller: &str, (kind, key): (&str, &str)) -> Explanation {
     let name = key.rsplit('/').next().unwrap_or(key);
     let events: Api<Event> = Api::all(bed.client());
     let about =
         ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));
     let pod = &*bed.cluster.pods.get(controller).unwrap();
-    eventually(&format!("{controller} explains why {key} waits, as its Event does"), WITHIN, || async {
-        let seen: Explanations = serde_json::from_str(&pod.page("/explain").await?)?;
-        let one = seen.objects.into_iter().find(|it| it.key == key).context("it is not on the list")?;
-        ensure!(one.state == State::Waiting, "{one:#?}");
-        let told = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
-        let told: Vec<String> = told.collect();
-        ensure!(one.waits_for.as_ref().is_some_and(|words| told.contains(words)), "{one:#?} {told:#?}");
-        let alone: Explanation = serde_json::from_str(&pod.page(&format!("/explain?key={key}")).await?)?;
-        ensure!(alone.key == one.key && alone.since == one.since, "{alone:#?} {one:#?}");
-        Ok(one)
-    })
+    eventually(
+        &format!("{controller} explains why {key} waits, with the text of its Event"),
+        WITHIN,
+        || async {
+            let seen: Explanations = serde_json::from_str(&pod.page("/explain").await?)?;
+            let one = seen.objects.into_iter().find(|it| it.key == key).context("it is not in the list")?;
+            ensure!(one.state == State::Waiting, "{one:#?}");
+            let told = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
+            let told: Vec<String> = told.collect();
+            ensure!(one.waits_for.as_ref().is_some_and(|words| told.contains(words)), "{one:#?} {told:#?}");
+            let alone: Explanation = serde_json::from_str(&pod.page(&format!("/explain?key={key}")).await?)?;
+            ensure!(alone.key == one.key && alone.since == one.since, "{alone:#?} {one:#?}");
+            Ok(one)
+        },
+    )
     .await
     .unwrap()
 }
@@ -165,11 +170,11 @@ async fn explained(bed: &mut Bed, controller: &str, key: &str) -> Explanation {
     page(bed, controller, &format!("/explain?key={key}")).await
 }
 
-/// Waits until nothing is on any list.
+/// Waits until no list has an entry.
 async fn all_is_settled(bed: &mut Bed) {
     for name in CONTROLLERS {
         let pod = &*bed.cluster.pods.get(name).unwrap();
-        eventually(&format!("{name} has nothing on its list"), WITHIN, || async {
+        eventually(&format!("{name} lists no object"), WITHIN, || async {
             let seen: Explanations = serde_json::from_str(&pod.page("/explain").await?)?;
             ensure!(seen.objects.is_empty() && seen.more == 0, "{seen:#?}");
             let status: ControllerStatus = serde_json::from_str(&pod.page("/status").await?)?;

@@ -1,13 +1,13 @@
-//! An API server that is slow, throttles, fails, forgets or hangs, for all three controllers: nothing is removed, nothing is made
-//! twice, who waits says so, and all that was wished meanwhile is done when it is well again.
+//! An API server that is slow, throttles, fails, forgets or hangs, for all three controllers: nothing is removed or created twice, waiting
+//! controllers say so, and all requests are carried out when the API server works again.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use adapter_sim::simcloud::Operation;
 use anyhow::ensure;
 use e2e::{ApiProxy, Bed, CONTROLLERS, State, Trouble, node, seconds, service};
 
-/// What happens, and whether controllers can work all the same.
+/// A fault, and whether controllers can work in spite of it.
 const TROUBLES: [(Trouble, bool); 5] = [
     (Trouble::Slow(seconds(1)), true),
     (Trouble::TooOld, true),
@@ -16,8 +16,9 @@ const TROUBLES: [(Trouble, bool); 5] = [
     (Trouble::Hangs, false),
 ];
 
+// Behaviour: P28
 #[tokio::test]
-async fn controllers_outlive_whatever_the_api_server_does() {
+async fn controllers_survive_api_server_faults() {
     let mut bed = Bed::install().await.unwrap();
     let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
     for name in CONTROLLERS {
@@ -55,11 +56,11 @@ async fn controllers_outlive_whatever_the_api_server_does() {
 
     let all = 1 + u64::try_from(TROUBLES.len()).unwrap();
     let counts = bed.cluster.cloud.counts().await.unwrap();
-    assert_eq!(counts.of(Operation::CreateLoadBalancer), all, "each load balancer is made once");
+    assert_eq!(counts.of(Operation::CreateLoadBalancer), all, "each load balancer is created once");
     assert_eq!(counts.of(Operation::DeleteLoadBalancer), 0);
 }
 
-/// A machine joins and somebody wants a load balancer.
+/// An instance joins, and a user creates a Service.
 async fn wish(bed: &Bed, number: usize) {
     let name = format!("n{number}");
     bed.cluster.cloud.create_instance(&name).await.unwrap();
@@ -80,7 +81,7 @@ async fn granted(bed: &Bed, number: usize) {
     .unwrap();
 }
 
-/// What was there is there.
+/// Everything that existed before still exists.
 fn kept(before: &State, after: &State, trouble: Trouble) {
     for route in &before.routes {
         assert!(after.routes.contains(route), "{trouble:?}: {route:?} is gone");

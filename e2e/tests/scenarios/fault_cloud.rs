@@ -1,7 +1,7 @@
-//! A cloud that throttles, fails, loses answers, lags behind, rejects the credentials or is another one. It gets what was asked for,
-//! once.
+//! A cloud that throttles, fails, loses answers, lags behind, rejects the credentials or is replaced by another cloud. Each request is
+//! carried out exactly once.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
@@ -15,7 +15,7 @@ use serde_json::{Value, from_value, json};
 
 /// Throttling, bursts of errors, and a write whose answer is lost.
 #[tokio::test]
-async fn a_cloud_in_trouble_gets_what_was_asked_for_once() {
+async fn faulty_cloud_gets_each_object_exactly_once() {
     let bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
@@ -38,14 +38,14 @@ async fn a_cloud_in_trouble_gets_what_was_asked_for_once() {
     complete(&bed, 2).await;
     let log = bed.cluster.cloud.requests().await.unwrap();
     let struck = log.iter().filter(|entry| entry.fault).count();
-    assert_eq!(struck, 8, "not every fault came to pass: {log:#?}");
+    assert_eq!(struck, 8, "not every fault occurred: {log:#?}");
     bed.delete_service("web").await.unwrap();
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
 }
 
-/// Rejected credentials prove nothing about what is there.
+/// Rejected credentials prove nothing about the state of the cloud.
 #[tokio::test]
-async fn rejected_credentials_delete_nothing_and_are_named() {
+async fn rejected_credentials_delete_nothing_and_are_reported() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
@@ -65,7 +65,7 @@ async fn rejected_credentials_delete_nothing_and_are_named() {
     assert!(told.contains("VENDOR_AUTH"), "{told}");
     let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
     assert!(told.contains("credentials"), "{told}");
-    // By now the adapter knows it, too. It is still called, and says why nothing works.
+    // By now the adapter has stopped calling the cloud. Controllers still call the adapter, and it says why nothing works.
     let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
     let knows = eventually("the adapter sends nothing with these credentials", WITHIN, || async {
         let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
@@ -97,10 +97,11 @@ async fn rejected_credentials_delete_nothing_and_are_named() {
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
 }
 
-/// What an adapter does not find in another project is no reason to make anything anew, and what went there is no reason to delete a node
-/// here. A restart of the controllers forgets nothing.
+/// The controllers recreate nothing that is missing in another project, and delete no node because of a deletion there. A restart of the
+/// controllers changes nothing of this.
+// Behaviour: P12
 #[tokio::test]
-async fn in_another_cloud_nothing_is_changed_until_a_person_says_that_the_move_is_meant() {
+async fn a_move_to_another_cloud_needs_confirmation() {
     let mut bed = Bed::install_with(&json!({
         "adapter": { "cache": { "instances": { "maxAge": "2s" } } },
         "nodeController": { "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s" } },
@@ -123,7 +124,7 @@ async fn in_another_cloud_nothing_is_changed_until_a_person_says_that_the_move_i
     adapter.start().unwrap();
     bed.unready("service-controller", "another part of the cloud").await.unwrap();
     service("more").port(80).create(&bed.client()).await.unwrap();
-    // A machine of the same ID, which is seen to go: all that it takes to delete the node.
+    // An instance with the same ID whose deletion is observed: this would be enough to delete the node.
     let machine = bed.cluster.cloud.create_instance("a").await.unwrap();
     let id = a.spec.and_then(|spec| spec.provider_id).unwrap();
     assert!(id.ends_with(&machine.id), "{id}, {machine:?}");
@@ -150,14 +151,14 @@ async fn in_another_cloud_nothing_is_changed_until_a_person_says_that_the_move_i
             .unwrap();
     }
     let nodes = bed.nodes();
-    let gone = eventually("a, whose machine is not there, is gone", WITHIN, || async {
-        ensure!(nodes.get_opt("a").await?.is_none(), "it is there");
+    let gone = eventually("node a, which has no instance, is deleted", WITHIN, || async {
+        ensure!(nodes.get_opt("a").await?.is_none(), "it still exists");
         Ok(())
     });
     gone.await.unwrap();
 }
 
-/// The controllers say why, and have had the time to change something.
+/// The controllers say why they wait, and have had the time to change something.
 async fn nothing_is_changed(bed: &mut Bed) {
     for name in CONTROLLERS {
         bed.unready(name, "the cloud adapter works in another part of the cloud now: ").await.unwrap();
@@ -171,11 +172,11 @@ async fn nothing_is_changed(bed: &mut Bed) {
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
 }
 
-/// The adapter lists the machines three times more.
+/// Waits until the adapter has listed the instances three more times.
 async fn listed_again(bed: &Bed) {
     let cloud = &bed.cluster.cloud;
     let before = cloud.counts().await.unwrap().of(Operation::ListInstances);
-    let listed = eventually("the machines are listed three times more", WITHIN, || async {
+    let listed = eventually("the instances are listed three more times", WITHIN, || async {
         let now = cloud.counts().await?.of(Operation::ListInstances);
         ensure!(now >= before + 3, "{now} times, {before} before");
         Ok(())
@@ -183,9 +184,9 @@ async fn listed_again(bed: &Bed) {
     listed.await.unwrap();
 }
 
-/// What was just made is not shown for a while. Nobody takes that for absence.
+/// New objects are not listed for a while. This is not taken for absence.
 #[tokio::test]
-async fn a_cloud_that_lags_gets_nothing_twice() {
+async fn a_lagging_cloud_gets_nothing_twice() {
     let bed = Bed::start().await.unwrap();
     let cloud = &bed.cluster.cloud;
     cloud.configure(&json!({ "consistency_ms": 1500, "latency": { "default_ms": 20 } })).await.unwrap();
@@ -206,7 +207,7 @@ async fn a_cloud_that_lags_gets_nothing_twice() {
     let counts = cloud.counts().await.unwrap();
     let made = [Operation::CreateLoadBalancer, Operation::BatchRoutes];
     assert_eq!(made.map(|operation| counts.of(operation)), [1, 1], "{counts:?}");
-    // What is shown as ready may still be busy: then the cloud refuses, and nothing is made.
+    // A load balancer that is listed as ready may still be busy: then the cloud refuses, and nothing is created.
     let refused = counts.by_status.get("409").copied().unwrap_or_default();
     assert_eq!(counts.of(Operation::CreateListener) - refused, 2, "{counts:?}");
 
@@ -215,9 +216,10 @@ async fn a_cloud_that_lags_gets_nothing_twice() {
     assert_eq!(cloud.counts().await.unwrap().of(Operation::DeleteLoadBalancer), 1);
 }
 
-/// What somebody breaks at the cloud is mended with the next listing.
+/// The next listing repairs what was deleted in the cloud.
+// Behaviour: S20
 #[tokio::test]
-async fn a_load_balancer_removed_at_the_cloud_is_made_anew() {
+async fn a_load_balancer_deleted_in_the_cloud_is_recreated() {
     let bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
@@ -225,12 +227,12 @@ async fn a_load_balancer_removed_at_the_cloud_is_made_anew() {
     let lost = complete(&bed, 1).await;
     bed.cluster.cloud.delete_load_balancer(&lost.id).await.unwrap();
 
-    // Another Service's work brings the listing about, which else comes each minute.
+    // Work for another Service triggers a listing, which otherwise happens once a minute.
     service("other").port(80).create(&bed.client()).await.unwrap();
-    let made = bed.until_cloud("web has another one", |state| {
+    let made = bed.until_cloud("web has another load balancer", |state| {
         let of_web =
             |it: &&LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").is_some_and(|it| it == "web");
-        let balancer = state.load_balancers.iter().find(of_web).context("there is none")?;
+        let balancer = state.load_balancers.iter().find(of_web).context("no load balancer")?;
         let vip = balancer.vips.first().context("it has no address yet")?;
         Ok((balancer.id.clone(), vip.to_string()))
     });
@@ -244,7 +246,7 @@ async fn a_load_balancer_removed_at_the_cloud_is_made_anew() {
     .unwrap();
 }
 
-/// Waits until the cloud has exactly one load balancer, active, with so many listeners.
+/// Waits until the cloud has exactly one load balancer, active, with this number of listeners.
 async fn complete(bed: &Bed, listeners: usize) -> LoadBalancer {
     let seen = bed.until_cloud("the only load balancer is complete", |state| {
         let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("{:?}", state.load_balancers) };

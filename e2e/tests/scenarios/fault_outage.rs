@@ -1,7 +1,7 @@
-//! Processes that are away, or there and of no use: the adapter, the API server. Nothing is lost, nothing is made twice, and who waits
-//! says so where people look.
+//! The adapter or the API server is down or does not respond. Nothing is lost, nothing is created twice, and objects that wait say so in
+//! their Events.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 
@@ -16,9 +16,10 @@ use kube::api::DeleteParams;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-/// Controllers come first and the adapter last.
+/// Controllers start first and the adapter last.
+// Behaviour: P3, P5, W21
 #[tokio::test]
-async fn controllers_that_start_without_an_adapter_wait_and_say_so() {
+async fn controllers_wait_for_an_adapter_and_say_so() {
     let mut bed = Bed::install().await.unwrap();
     for name in CONTROLLERS {
         bed.cluster.pods.get(name).unwrap().start().unwrap();
@@ -32,9 +33,9 @@ async fn controllers_that_start_without_an_adapter_wait_and_say_so() {
         bed.unready(name, "not reachable since").await.unwrap();
     }
     let told = bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
-    assert!(told.contains("Waits for the cloud adapter, which is not reachable since"), "{told}");
+    assert!(told.contains("Waiting for the cloud adapter, which is not reachable since"), "{told}");
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("adapter") && told.contains("waits until it is there"), "{told}");
+    assert!(told.contains("adapter") && told.contains("waiting until it is reachable"), "{told}");
     assert!(is_uninitialised(&bed.nodes().get("a").await.unwrap()));
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().total, 0);
 
@@ -45,15 +46,16 @@ async fn controllers_that_start_without_an_adapter_wait_and_say_so() {
     bed.ready().await.unwrap();
 }
 
-/// It takes connections; nothing comes of them, or a refusal.
+/// The adapter accepts connections, but does not answer, or refuses the callers.
+// Behaviour: P30
 #[tokio::test]
-async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for() {
+async fn an_unresponsive_or_refusing_adapter_is_waited_for() {
     let mut bed = Bed::start().await.unwrap();
-    // A call that nobody answers is given up after half a minute.
+    // The controller gives up a call without an answer after half a minute.
     bed.within = seconds(150);
     for (name, pods) in [("goes-1", "10.244.1.0/24"), ("goes-2", "10.244.2.0/24")] {
         bed.join(name, Some(pods)).await.unwrap();
-        bed.until_cloud("it has its route", |state| routes(state, pods, true)).await.unwrap();
+        bed.until_cloud("its route exists", |state| routes(state, pods, true)).await.unwrap();
     }
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.address("web").await.unwrap();
@@ -71,7 +73,7 @@ async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for() {
         let token = bed.token(&format!("cloud-{name}"), &["another-adapter"]).await.unwrap();
         let controller = bed.cluster.pods.get(name).unwrap();
         fs::copy(token, controller.flag("--adapter-token-file").unwrap()).unwrap();
-        // Whoever is in stays in.
+        // The adapter does not check open connections again.
         controller.terminate().await.unwrap();
         controller.start().unwrap();
     }
@@ -84,7 +86,7 @@ async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for() {
     all_is_done(&mut bed, "2").await;
 }
 
-/// A node and a Service that come now say why they wait; the route of a node that goes stays.
+/// A new node and a new Service say why they wait; the route of a deleted node stays.
 async fn all_wait(bed: &mut Bed, number: &str, why: &str) {
     let client = bed.client();
     let machine = bed.cluster.cloud.create_instance(&format!("new-{number}")).await.unwrap();
@@ -114,7 +116,7 @@ async fn all_is_done(bed: &mut Bed, number: &str) {
     bed.initialised(&format!("new-{number}")).await.unwrap();
     bed.address(&format!("web-{number}")).await.unwrap();
     for (to, there) in [(format!("10.244.1{number}.0/24"), true), (format!("10.244.{number}.0/24"), false)] {
-        bed.until_cloud("routes are as nodes are", |state| routes(state, &to, there)).await.unwrap();
+        bed.until_cloud("the routes match the nodes", |state| routes(state, &to, there)).await.unwrap();
     }
     bed.ready().await.unwrap();
 }
@@ -126,9 +128,9 @@ fn routes(state: &State, to: &str, wanted: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// It dies between two steps of a load balancer, and the next one goes on from what it finds.
+/// The adapter dies between two steps for a load balancer, and the next adapter continues from the state of the cloud.
 #[tokio::test]
-async fn an_adapter_killed_half_way_leaves_no_second_load_balancer() {
+async fn an_adapter_killed_half_way_creates_no_duplicate() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.cluster
@@ -161,9 +163,10 @@ async fn an_adapter_killed_half_way_leaves_no_second_load_balancer() {
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
 }
 
-/// While it is away, so are all wishes; what was there before is not touched.
+/// Without the API server no new requests arrive, and existing objects are not touched.
+// Behaviour: P4
 #[tokio::test]
-async fn an_api_server_that_restarts_finds_controllers_at_work() {
+async fn controllers_work_on_after_an_api_server_restart() {
     let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
     let mut bed = Bed::install_on(control_plane, &json!({})).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -206,9 +209,9 @@ async fn an_api_server_that_restarts_finds_controllers_at_work() {
     .unwrap();
 }
 
-/// What is to be removed while nobody can remove it waits, and is removed.
+/// A deletion that is requested during an outage of the adapter waits for it, and is then carried out.
 #[tokio::test]
-async fn a_service_deleted_without_an_adapter_is_released_when_nothing_is_left() {
+async fn a_service_deleted_during_an_outage_is_released_later() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     for name in ["web", "more"] {
@@ -222,7 +225,7 @@ async fn a_service_deleted_without_an_adapter_is_released_when_nothing_is_left()
     for name in ["web", "more"] {
         bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
         let finalizers = bed.services().get(name).await.unwrap().metadata.finalizers;
-        assert!(finalizers.is_some(), "{name} was released before its load balancer was gone");
+        assert!(finalizers.is_some(), "{name} was released before its load balancer was deleted");
     }
     let left = bed.cluster.cloud.state().await.unwrap();
     assert_eq!((left.load_balancers.len(), left.routes.len()), (2, 1));
@@ -241,14 +244,14 @@ async fn a_service_deleted_without_an_adapter_is_released_when_nothing_is_left()
     .await
     .unwrap();
     let services = bed.services();
-    let gone = eventually("Service web is gone", WITHIN, || async {
-        ensure!(services.get_opt("web").await?.is_none(), "it is there");
+    let gone = eventually("Service web is deleted", WITHIN, || async {
+        ensure!(services.get_opt("web").await?.is_none(), "it still exists");
         Ok(())
     });
     gone.await.unwrap();
 }
 
-/// Waits until the cloud has exactly one load balancer, active, with so many listeners.
+/// Waits until the cloud has exactly one load balancer, active, with this number of listeners.
 async fn complete(bed: &Bed, listeners: usize) -> LoadBalancer {
     let seen = bed.until_cloud("the only load balancer is complete", |state| {
         let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("{:?}", state.load_balancers) };

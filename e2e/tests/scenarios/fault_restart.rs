@@ -1,17 +1,18 @@
-//! Controllers that are restarted, killed or in good order, while there is nothing to do.
+//! Controllers are restarted, killed or shut down, while there is nothing to do.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use e2e::{Bed, CONTROLLERS, node, service};
 use serde_json::json;
 
-/// Keeps a node out of the load balancers, whose members need vendor writes.
+/// Keeps a node out of the load balancers, since their backends need vendor writes.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Who comes back compares, finds all as it should be, and does nothing.
+/// A controller that starts compares, finds everything in sync, and writes nothing.
+// Behaviour: NI20, S21, R18, P7, W14, W20
 #[tokio::test]
 async fn a_restarted_controller_writes_nothing() {
-    // Who is killed is followed when its Lease is over.
+    // After a kill, the next process must wait until the Lease expires.
     let short = json!({ "extraArgs": [
         "--leader-elect-lease-duration=4s",
         "--leader-elect-renew-deadline=3s",
@@ -22,7 +23,7 @@ async fn a_restarted_controller_writes_nothing() {
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    // With two addresses of one type, which the API server has ideas of its own about.
+    // With two addresses of one type, which strategic merge patches of the API server would merge.
     let addresses = json!([
         { "kind": "internal", "address": "10.0.0.200" },
         { "kind": "external", "address": "203.0.113.2" },
@@ -55,7 +56,7 @@ async fn a_restarted_controller_writes_nothing() {
             }
             pod.start().unwrap();
             bed.quiet(name).await.unwrap();
-            // It is at work, and takes keys in their order: what it had to do about the others it has done.
+            // The controller works and handles keys in order: when the canary is done, all other keys are done, too.
             let canary = format!("canary-{name}-{round}");
             handle(&bed, name, &canary).await;
             bed.quiet(name).await.unwrap();
@@ -76,7 +77,7 @@ enum End {
     Killed,
 }
 
-/// Gives a controller something to do that needs no vendor write, waits until it is done, and takes it away again.
+/// Gives a controller work that needs no vendor write, waits until it is done, and removes the object.
 async fn handle(bed: &Bed, controller: &str, canary: &str) {
     let client = bed.client();
     if controller == "service-controller" {
@@ -86,7 +87,7 @@ async fn handle(bed: &Bed, controller: &str, canary: &str) {
         return bed.delete_service(canary).await.unwrap();
     }
     bed.cluster.cloud.create_instance(canary).await.unwrap();
-    // An older node has the same.
+    // An older node has the same pod CIDR.
     node(canary).label(EXCLUDED, "").pods("10.244.1.0/24").register(&client).await.unwrap();
     bed.told("Node", canary, "Synced").await.unwrap();
     bed.told("Node", canary, "PodCIDRRefused").await.unwrap();

@@ -1,4 +1,4 @@
-//! The harness itself, on a real control plane.
+//! Tests of the test harness, on a real control plane.
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::InstanceStatus;
@@ -10,9 +10,9 @@ use kube::api::PostParams;
 use serde_json::{from_value, json};
 use tokio::task::JoinSet;
 
-/// Data, port and audit log outlive the API server's process.
+/// Data, port and audit log survive the end of the API server's process.
 #[tokio::test]
-async fn an_api_server_that_was_killed_comes_back_as_it_was() {
+async fn a_killed_api_server_restarts_with_its_data() {
     let mut control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
     let config_maps: Api<ConfigMap> = Api::namespaced(control_plane.client(), "kube-system");
     let object = from_value(json!({ "metadata": { "name": "kept" }, "data": { "a": "1" } })).unwrap();
@@ -29,16 +29,16 @@ async fn an_api_server_that_was_killed_comes_back_as_it_was() {
     control_plane.stop().await.unwrap();
 }
 
-/// What a scenario makes, changes and removes is nobody's after it, whatever kind it is of.
+/// Objects that a scenario creates, changes or deletes do not reach the next scenario, whatever their kind.
 #[tokio::test]
-async fn a_control_plane_that_was_lent_is_as_it_was_at_first() {
+async fn a_lent_control_plane_is_restored() {
     let (dir, tools) = (tempfile::tempdir().unwrap(), e2e::tools().unwrap());
     let socket = dir.path().join("pool");
     let mut pool = JoinSet::new();
     let (at, of_pool) = (socket.clone(), tools.clone());
     pool.spawn(async move { e2e::pool::serve(&at, &of_pool).await });
     let listens = eventually("the pool listens", WITHIN, || async {
-        ensure!(socket.exists(), "there is no socket");
+        ensure!(socket.exists(), "the socket does not exist");
         Ok(())
     });
     listens.await.unwrap();
@@ -56,16 +56,16 @@ async fn a_control_plane_that_was_lent_is_as_it_was_at_first() {
         control_plane.kubectl(&change).await.unwrap();
     }
     assert_ne!(everything(&control_plane).await.unwrap(), before);
-    control_plane.stop_apiserver().await.expect_err("others have it after us");
+    control_plane.stop_apiserver().await.expect_err("a lent API server must not be stopped");
     drop(control_plane);
 
     let again = ControlPlane::lent_by(&socket, &tools).await.unwrap();
-    assert_eq!(again.kubeconfig(), first, "it is lent again");
+    assert_eq!(again.kubeconfig(), first, "the same control plane is lent again");
     assert_eq!(everything(&again).await.unwrap(), before);
     assert!(again.audit_writes("").unwrap().iter().all(|write| write.user != "admin"));
 }
 
-/// Objects of all kinds that scenarios make, and their labels.
+/// All objects of the kinds that scenarios create, with their labels.
 async fn everything(control_plane: &ControlPlane) -> anyhow::Result<String> {
     const KINDS: &str =
         "namespaces,nodes,services,ipaddresses,events,configmaps,clusterroles,clusterrolebindings,roles";
@@ -74,20 +74,20 @@ async fn everything(control_plane: &ControlPlane) -> anyhow::Result<String> {
     control_plane.kubectl(&["get", KINDS, "--all-namespaces", "--output", COLUMNS]).await
 }
 
-/// kubectl and helm see this cluster, whatever the user's own settings say.
+/// kubectl and helm use this cluster, whatever the user's own settings are.
 #[tokio::test]
-async fn the_commands_talk_to_the_control_plane() {
+async fn kubectl_and_helm_use_the_control_plane() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
 
     assert_eq!(control_plane.kubectl(&["auth", "can-i", "*", "*"]).await.unwrap().trim(), "yes");
     assert_eq!(control_plane.helm(&["list", "--short"]).await.unwrap().trim(), "");
-    let error = control_plane.kubectl(&["get", "node", "nobody"]).await.unwrap_err();
-    assert!(error.to_string().contains("\"nobody\" not found"), "{error}");
+    let error = control_plane.kubectl(&["get", "node", "missing"]).await.unwrap_err();
+    assert!(error.to_string().contains("\"missing\" not found"), "{error}");
 }
 
-/// What stands in for kubelets and users makes objects that the API server takes as they are.
+/// The stand-ins for kubelets and users create objects that the API server accepts unchanged.
 #[tokio::test]
-async fn nodes_and_services_are_as_their_makers_make_them() {
+async fn stand_ins_create_valid_nodes_and_services() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let client = control_plane.client();
 
@@ -112,9 +112,9 @@ async fn nodes_and_services_are_as_their_makers_make_them() {
     assert!(e2e::events_on(&client, "Service", "web").await.unwrap().is_empty());
 }
 
-/// The cloud that scenarios work on says what it has and what it was asked.
+/// The simulated cloud of the scenarios reports its objects and the requests that it got.
 #[tokio::test]
-async fn the_cloud_does_what_a_scenario_orders() {
+async fn the_simulated_cloud_follows_orders() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
 
@@ -136,7 +136,7 @@ async fn the_cloud_does_what_a_scenario_orders() {
     let state = cloud.state().await.unwrap();
     let running = state.instances.iter().filter(|it| it.status == InstanceStatus::Running).count();
     assert_eq!((running, state.load_balancers.len(), state.routes.len()), (2, 0, 0));
-    // Its admin API is not counted: only what callers ask.
+    // Its admin API is not counted, only the API for callers.
     assert_eq!(cloud.reset_counts().await.unwrap().of(Operation::ListInstances), 0);
     assert!(cloud.requests().await.unwrap().is_empty());
 }

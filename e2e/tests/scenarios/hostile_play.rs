@@ -1,5 +1,5 @@
-//! A user of one namespace who knows all IDs, names and addresses asks for anything, while the cloud fails and processes are restarted:
-//! after each step what is of others is as it was.
+//! An attacker in one namespace knows all IDs, names and addresses and sends random requests, while the cloud fails and processes are
+//! restarted: after each step, the load balancers of other namespaces are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use test_support::chance::Chance;
 
 const PREFIX: &str = "lb.cloudadapter.dev";
 const EVIL: &str = "evil";
-/// Its Services.
+/// Names of the attacker's Services.
 const NAMES: [&str; 4] = ["x-0", "x-1", "x-2", "x-3"];
-/// Each has a fault or a restart, and so many requests.
+/// Each round has a fault or a restart, and this number of requests.
 const ROUNDS: usize = 12;
 const STEPS: usize = 5;
-/// Writes at the cloud that the play makes at least: what is refused alone proves little.
+/// Minimum number of writes in the cloud: a test with only refused requests would prove little.
 const WRITES: u64 = 25;
 
-/// What a request may say; what it does not say is taken back.
+/// Annotations that a request may set; all others are removed.
 const KEYS: [&str; 13] = [
     "id",
     "adopt",
@@ -42,7 +42,7 @@ const KEYS: [&str; 13] = [
     "internal",
 ];
 
-/// What a request says now and then.
+/// Values that requests use sometimes.
 const SOME: [(&str, &str); 9] = [
     ("on-delete", "keep-address"),
     ("share-with", "default"),
@@ -56,7 +56,7 @@ const SOME: [(&str, &str); 9] = [
 ];
 
 #[tokio::test]
-async fn whatever_a_hostile_namespace_asks_for_others_keep_what_they_have() {
+async fn random_requests_of_an_attacker_do_not_affect_others() {
     let values = json!({ "adapter": { "cache": { "loadBalancers": { "maxAge": "2s" } } } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -74,20 +74,20 @@ async fn whatever_a_hostile_namespace_asks_for_others_keep_what_they_have() {
         play.bed.ready().await.unwrap();
     }
     let writes = play.end().await.unwrap();
-    println!("{} requests, {writes} writes at the cloud", ROUNDS * STEPS);
+    println!("{} requests, {writes} writes in the cloud", ROUNDS * STEPS);
 }
 
 struct Play {
     bed: Bed,
     services: Api<Service>,
     chance: Chance,
-    /// What is of others, as it shall stay.
+    /// The load balancers of others, which must not change.
     others: Vec<Value>,
     log: Vec<String>,
 }
 
 impl Play {
-    /// Two Services of others, and a load balancer that a person made.
+    /// Creates two Services of another namespace, and a load balancer without an owner.
     async fn begin(bed: Bed) -> anyhow::Result<Self> {
         let namespaces: Api<Namespace> = Api::all(bed.client());
         let evil: Namespace = from_value(json!({ "metadata": { "name": EVIL } }))?;
@@ -103,7 +103,7 @@ impl Play {
         }
         let by_hand = json!({ "name": "gateway", "scheme": "internet", "families": ["ipv4"], "tags": { "team": "ops" } });
         bed.cluster.cloud.by_hand(Method::POST, "/v1/load-balancers", Some(&by_hand)).await?;
-        let settled = bed.until_cloud("all of others is there", |state| {
+        let settled = bed.until_cloud("the load balancers of others are ready", |state| {
             let all = of_others(&json!(state.load_balancers));
             ensure!(all.len() == 3 && all.iter().all(|one| one["status"] == "ACTIVE"), "{all:?}");
             Ok(all)
@@ -114,7 +114,7 @@ impl Play {
         Ok(Self { bed, services, chance: Chance::new(23), others, log: Vec::new() })
     }
 
-    /// The cloud fails for some calls, or a process is restarted.
+    /// Lets the cloud fail for some calls, or restarts a process.
     async fn trouble(&mut self) -> anyhow::Result<()> {
         let some = 1 + self.chance.below(3);
         let faults = [
@@ -140,13 +140,13 @@ impl Play {
         self.bed.cluster.cloud.add_fault(&from_value(fault)?).await.map(drop)
     }
 
-    /// One request of the attacker; what the API server itself refuses is none.
+    /// Sends one request of the attacker. Requests that the API server itself refuses do not count.
     async fn step(&mut self) -> anyhow::Result<()> {
         let name = self.chance.of(&NAMES).context("one of four")?;
         let there = self.services.get_opt(name).await?;
         let wish = self.wish().await?;
         let asked = if there.is_none() {
-            // With its wish from the beginning: what has a load balancer of its own takes no other.
+            // With its annotations from the beginning: a Service that has a load balancer adopts no other.
             let new = new_service(name, &wish);
             self.log.push(format!("{name} comes: {new}"));
             self.services.create(&PostParams::default(), &from_value(new)?).await.map(drop)
@@ -213,22 +213,22 @@ impl Play {
         )
     }
 
-    /// What is of others is as it was.
+    /// Checks that the load balancers of others are unchanged.
     async fn check(&self) -> anyhow::Result<()> {
         let now = of_others(&json!(self.bed.cluster.cloud.state().await?.load_balancers));
         let last = || self.log.iter().rev().take(12).rev().cloned().collect::<Vec<_>>().join("\n");
-        ensure!(now == self.others, "{now:#?}\nis not\n{:#?}\nafter\n{}", self.others, last());
+        ensure!(now == self.others, "found:\n{now:#?}\nexpected:\n{:#?}\nafter\n{}", self.others, last());
         Ok(())
     }
 
-    /// The cloud is well again, the attacker gives up, and others are served. Answers how much was written at the cloud.
+    /// Ends the faults, deletes the attacker's Services, and checks that others are served. Returns the number of writes in the cloud.
     async fn end(self) -> anyhow::Result<u64> {
         self.bed.cluster.cloud.clear_faults().await?;
         for one in self.services.list(&ListParams::default()).await? {
             let name = one.metadata.name.unwrap_or_default();
             self.services.delete(&name, &DeleteParams::default()).await?;
         }
-        eventually("the attacker has nothing", WITHIN * 4, || async {
+        eventually("nothing of the attacker is left", WITHIN * 4, || async {
             let left = self.services.list(&ListParams::default()).await?;
             ensure!(left.items.is_empty(), "{} Services are left", left.items.len());
             let all = self.bed.cluster.cloud.state().await?.load_balancers.len();
@@ -240,11 +240,11 @@ impl Play {
         let counts = self.bed.cluster.cloud.counts().await?;
         let writes = counts.by_operation.iter().filter(|(it, _)| it.access() == Access::Write);
         let writes: u64 = writes.map(|(_, n)| *n).sum();
-        ensure!(writes >= WRITES, "{writes} writes: the play proves little");
+        ensure!(writes >= WRITES, "{writes} writes are too few to prove anything");
         self.bed.join("b", None).await?;
         self.bed
-            .until_cloud("the node that came is behind others", |state| {
-                let web = state.balancer("web").context("it is not there")?;
+            .until_cloud("the new node is a backend of web", |state| {
+                let web = state.balancer("web").context("web has no load balancer")?;
                 ensure!(web.pools.iter().all(|pool| pool.members.len() == 2), "{:?}", web.pools);
                 Ok(writes)
             })
@@ -252,14 +252,14 @@ impl Play {
     }
 }
 
-/// All load balancers that are not of the attacker's namespace.
+/// All load balancers outside the attacker's namespace.
 fn of_others(all: &Value) -> Vec<Value> {
     let of_evil =
         |one: &&Value| one.pointer("/tags/cloudadapter.dev~1owner-namespace").is_some_and(|it| it == EVIL);
     all.as_array().into_iter().flatten().filter(|one| !of_evil(one)).cloned().collect()
 }
 
-/// A Service with this wish.
+/// A Service with these annotations.
 fn new_service(name: &str, wish: &Value) -> Value {
     let said = wish.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let said: BTreeMap<&String, &Value> = said.filter(|(_, value)| !value.is_null()).collect();

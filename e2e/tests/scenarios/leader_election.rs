@@ -1,6 +1,6 @@
-//! Two replicas of each controller, of which one works: it is killed, stopped in good order, or held up while the other takes over.
+//! Two replicas of each controller, one of them the leader, which is killed, shut down, or suspended until the other takes over.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,20 +13,21 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Shorter than the defaults, of which the test would spend most of its time waiting for the end.
+/// Shorter than the defaults, with which the test would mostly wait for the expiry.
 const LEASE: Duration = Duration::from_secs(8);
 const FLAGS: [&str; 3] = [
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=5s",
     "--leader-elect-retry-period=1s",
 ];
-/// A standby looks once a second, and a busy machine is slow.
+/// A standby polls once a second, and a busy machine is slow.
 const MARGIN: Duration = Duration::from_secs(4);
-/// How long a planned change takes, with what was under way.
+/// Time limit of a planned change of leader, including the calls in progress.
 const HANDOVER: Duration = Duration::from_secs(3);
 
+// Behaviour: P8
 #[tokio::test]
-async fn of_two_replicas_one_works_and_is_followed_however_it_ends() {
+async fn standby_takes_over_however_the_leader_ends() {
     let two = json!({ "replicas": 2, "extraArgs": FLAGS });
     let values = CONTROLLERS.map(|name| (key(name), two.clone()));
     let values: Value = values.into_iter().collect::<serde_json::Map<_, _>>().into();
@@ -39,7 +40,7 @@ async fn of_two_replicas_one_works_and_is_followed_however_it_ends() {
     let address = bed.address("web").await.unwrap();
     let first = leaders(&mut bed).await;
 
-    // Killed: the others wait for the end of the Lease.
+    // Killed: the others wait until the Lease expires.
     let killed = Instant::now();
     for name in first.values() {
         bed.cluster.pods.get(name).unwrap().kill().await.unwrap();
@@ -51,7 +52,7 @@ async fn of_two_replicas_one_works_and_is_followed_however_it_ends() {
     assert!(CONTROLLERS.iter().all(|it| first[*it] != second[*it]), "{first:?} {second:?}");
     work(&bed, "b", "10.244.2.0/24", "killed").await;
 
-    // Stopped: the others follow at once.
+    // Shut down: the others take over at once.
     for name in first.values() {
         bed.cluster.pods.get(name).unwrap().start().unwrap();
     }
@@ -73,7 +74,7 @@ async fn of_two_replicas_one_works_and_is_followed_however_it_ends() {
     nothing_twice(&mut bed).await;
 }
 
-/// Who leads is held up for longer than the Lease, and finds that another leads: it writes nothing, and ends with an error.
+/// A leader is suspended for longer than the Lease, and finds that another replica leads: it writes nothing, and exits with an error.
 async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
     for name in idle.values() {
         bed.cluster.pods.get(name).unwrap().start().unwrap();
@@ -87,7 +88,7 @@ async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
         let other = other(controller, name);
         let pod = &*bed.cluster.pods.get(&other).unwrap();
         eventually(&format!("{other} leads"), e2e::WITHIN, || async {
-            ensure!(leads(&pod.metrics().await?, controller), "it stands by");
+            ensure!(leads(&pod.metrics().await?, controller), "it is a standby");
             Ok(())
         })
         .await
@@ -99,16 +100,16 @@ async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
         let what = format!("{name} has ended");
         let status = eventually(&what, e2e::WITHIN, || {
             let status = pod.exit_status();
-            async move { status?.context("it runs") }
+            async move { status?.context("it still runs") }
         });
         let status = status.await.unwrap();
         let tail = bed.cluster.pods.get(name).unwrap().tail();
         assert_eq!(status.code(), Some(1), "{name}: {tail}");
-        assert!(tail.contains(&format!("cloud-{controller} is lost to")), "{name}: {tail}");
+        assert!(tail.contains(&format!("cloud-{controller} was lost to")), "{name}: {tail}");
     }
 }
 
-/// A new node and a new Service are taken care of, whoever works.
+/// A new node and a new Service are handled, whichever replica leads.
 async fn work(bed: &Bed, node: &str, pods: &str, name: &str) {
     bed.join(node, Some(pods)).await.unwrap();
     service(name).port(80).create(&bed.client()).await.unwrap();
@@ -122,7 +123,7 @@ async fn work(bed: &Bed, node: &str, pods: &str, name: &str) {
     .unwrap();
 }
 
-/// No node was initialised twice, no load balancer ensured by two, and no writer was taken for an old one.
+/// No node was initialised twice, no load balancer ensured by two replicas, and no writer was refused as outdated.
 async fn nothing_twice(bed: &mut Bed) {
     for (kind, names, reason) in [
         ("Node", ["a", "b", "c", "d"], "Synced"),
@@ -143,13 +144,13 @@ async fn nothing_twice(bed: &mut Bed) {
             assert!(!outcomes.contains_key("STALE_FENCE"), "{name}: {outcomes:?}");
         }
     }
-    // A Service that comes a moment after the first node is told that there is none yet.
+    // A Service that is created just after the first node may get an Event that there is no node yet.
     let mut warnings = bed.warnings().await.unwrap();
     warnings.retain(|warning| !warning.contains("UnAvailableLoadBalancer"));
     assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
-/// Which replica of each controller leads.
+/// The leading replica of each controller.
 async fn leaders(bed: &mut Bed) -> BTreeMap<&'static str, String> {
     let mut leaders = BTreeMap::new();
     for controller in CONTROLLERS {
@@ -158,7 +159,7 @@ async fn leaders(bed: &mut Bed) -> BTreeMap<&'static str, String> {
     leaders
 }
 
-/// Waits until a replica leads, and tells which.
+/// Waits until a replica leads, and returns its name.
 async fn leader(bed: &mut Bed, controller: &'static str) -> String {
     let names = [controller.to_owned(), format!("{controller}-1")];
     let deadline = Instant::now() + e2e::WITHIN;
@@ -188,29 +189,30 @@ fn signal(bed: &mut Bed, name: &str, signal: Signal) {
     kill_process(id, signal).unwrap();
 }
 
-/// The values of a controller: `node-controller` has `nodeController`.
+/// Key of a controller in the chart's values, as `nodeController` for `node-controller`.
 fn key(controller: &str) -> String {
     controller.replace("-controller", "Controller")
 }
 
-/// Who deletes a Lease stops nobody: its holder makes it anew, and goes on in a new term.
+/// The deletion of a Lease does not end its holder, which creates the Lease again and continues in a new term.
+// Behaviour: P10
 #[tokio::test]
-async fn a_lease_that_is_deleted_is_made_anew_by_its_holder() {
+async fn a_deleted_lease_is_created_again_by_its_holder() {
     let mut bed = Bed::start().await.unwrap();
     let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
     for controller in CONTROLLERS {
         let name = format!("cloud-{controller}");
         let what = format!("{name} is held");
         let before = eventually(&what, e2e::WITHIN, || async {
-            let spec = leases.get(&name).await?.spec.context("nobody ever held it")?;
-            ensure!(spec.holder_identity.is_some(), "nobody holds it");
+            let spec = leases.get(&name).await?.spec.context("it has never had a holder")?;
+            ensure!(spec.holder_identity.is_some(), "it has no holder");
             Ok(spec)
         });
         let before = before.await.unwrap();
         leases.delete(&name, &DeleteParams::default()).await.unwrap();
-        let what = format!("{name} is there again");
+        let what = format!("{name} exists again");
         let after = eventually(&what, e2e::WITHIN, || async {
-            leases.get_opt(&name).await?.context("it is missing")
+            leases.get_opt(&name).await?.context("it does not exist")
         });
         let after = after.await.unwrap().spec.unwrap();
         assert_eq!(after.holder_identity, before.holder_identity, "{controller}");
@@ -222,9 +224,10 @@ async fn a_lease_that_is_deleted_is_made_anew_by_its_holder() {
     bed.address("web").await.unwrap();
 }
 
-/// Stopped with work under way, a controller finishes it, tells people of it, and gives its Lease back; the next one goes on with the rest.
+/// On shutdown, a controller finishes the calls in progress, emits their Events, and releases its Lease; the next process does the rest.
+// Behaviour: P7
 #[tokio::test]
-async fn who_is_stopped_at_work_finishes_what_is_under_way() {
+async fn a_controller_finishes_calls_in_progress_on_shutdown() {
     let mut bed = Bed::start().await.unwrap();
     let client = bed.client();
     bed.join("first", None).await.unwrap();
@@ -240,17 +243,17 @@ async fn who_is_stopped_at_work_finishes_what_is_under_way() {
     for name in &services {
         service(name).port(80).port(443).create(&client).await.unwrap();
     }
-    bed.until_cloud("a load balancer is half-built", |state| {
-        ensure!(!state.load_balancers.is_empty(), "there is none");
+    bed.until_cloud("a load balancer is partly created", |state| {
+        ensure!(!state.load_balancers.is_empty(), "no load balancer");
         Ok(())
     })
     .await
     .unwrap();
 
-    eventually("the first of the crowd is initialised", e2e::WITHIN, || async {
+    eventually("a second node is initialised", e2e::WITHIN, || async {
         let all = bed.nodes().list(&ListParams::default()).await?;
         let done = all.iter().filter(|node| !e2e::is_uninitialised(node)).count();
-        ensure!(done > 1, "none is");
+        ensure!(done > 1, "no second node is initialised");
         Ok(())
     })
     .await
@@ -260,17 +263,17 @@ async fn who_is_stopped_at_work_finishes_what_is_under_way() {
         let pod = bed.cluster.pods.get(controller).unwrap();
         pod.terminate().await.unwrap();
         let log = std::fs::read_to_string(pod.log()).unwrap();
-        assert!(log.contains("Lease given back"), "{controller}: {}", pod.tail());
-        assert!(!log.contains("Some work is cut off"), "{controller}: {}", pod.tail());
+        assert!(log.contains("Lease released"), "{controller}: {}", pod.tail());
+        assert!(!log.contains("Some work did not finish in time"), "{controller}: {}", pod.tail());
     }
     let mut finished = 0;
     for name in &nodes {
         if !e2e::is_uninitialised(&bed.nodes().get(name).await.unwrap()) {
-            assert_eq!(times(&bed, "Node", name, "Synced").await, 1, "{name} was done, and nobody was told");
+            assert_eq!(times(&bed, "Node", name, "Synced").await, 1, "{name} is initialised");
             finished += 1;
         }
     }
-    println!("{finished} of {} nodes were done when the controller ended", nodes.len());
+    println!("{finished} of {} nodes were initialised when the controller ended", nodes.len());
     assert!(finished > 0);
 
     for controller in ["node-controller", "service-controller"] {
@@ -288,7 +291,7 @@ async fn who_is_stopped_at_work_finishes_what_is_under_way() {
     assert_eq!(cloud.load_balancers.len(), services.len(), "{:#?}", cloud.load_balancers);
 }
 
-/// How many Events of this reason are on an object.
+/// Number of Events of this reason for an object.
 async fn times(bed: &Bed, kind: &str, name: &str, reason: &str) -> usize {
     let events = bed.events(kind, name).await.unwrap();
     events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()

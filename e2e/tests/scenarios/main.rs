@@ -1,8 +1,8 @@
-//! The scenarios on real control planes: a module for each subject. They are one program, because each program links all of kube and
-//! tonic again.
+//! The scenarios on real control planes, one module per subject. They are one program, because each program links all of kube and tonic
+//! again.
 //!
-//! The head of each module describes its subject. What needs root and kubelets is in `cluster`, what needs
-//! OpenStack in `openstack`: programs of their own.
+//! The head of each module describes its subject. Scenarios that need root and kubelets are in `cluster`, those that need OpenStack in
+//! `openstack`; both are separate programs.
 
 mod adapter_abilities;
 mod adapter_access;

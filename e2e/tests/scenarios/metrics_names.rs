@@ -1,11 +1,11 @@
-//! The names of metrics that dashboards and alerts for the classic cloud controller manager know: each is on the page of the controller
-//! that does that work, with the labels that it had. And what real processes show is in docs/reference/metrics.md.
+//! Dashboards and alerts for the former cloud controller manager use certain metric names: each is on the page of the controller that does
+//! this work, with its former labels. And the metrics of real processes are in docs/reference/metrics.md.
 
 use std::collections::BTreeSet;
 
 use e2e::{ADAPTER, Bed, CONTROLLERS, service};
 
-/// A page and what must be on it: the begin of a line, up to the value or to labels that may differ.
+/// A page, and the start of each line that it must have, up to the value or to labels that may differ.
 const PAGES: [(&str, &[&str]); 3] = [
     (
         "node-controller",
@@ -42,11 +42,11 @@ const PAGES: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// The name of each controller's work queue, as the label `name` has it.
+/// Value of the label `name` of each controller's work queue.
 const QUEUES: [(&str, &str); 3] =
     [("node-controller", "Nodes"), ("service-controller", "service"), ("route-controller", "Routes")];
 
-/// What each work queue tells.
+/// Metrics of each work queue.
 const QUEUE: [&str; 7] = [
     "workqueue_depth",
     "workqueue_adds_total",
@@ -57,8 +57,9 @@ const QUEUE: [&str; 7] = [
     "workqueue_retries_total",
 ];
 
+// Behaviour: P20, W21
 #[tokio::test]
-async fn the_classic_names_are_on_the_pages_of_the_controllers() {
+async fn former_metric_names_are_exported_by_the_controllers() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
@@ -81,7 +82,7 @@ async fn the_classic_names_are_on_the_pages_of_the_controllers() {
         missing.extend(absent.map(|wanted| format!("{controller}: {wanted}")));
         let never = format!("workqueue_adds_total{{name=\"{queue}\"}} 0");
         if lines.contains(&never.as_str()) {
-            missing.push(format!("{controller}: it has worked, and {never}"));
+            missing.push(format!("{controller}: it has reconciled, but the page has {never}"));
         }
         let counted = lines.iter().any(|line| {
             line.starts_with("cloud_controller_adapter_calls_total{")
@@ -91,7 +92,7 @@ async fn the_classic_names_are_on_the_pages_of_the_controllers() {
         if !counted {
             missing.push(format!("{controller}: cloud_controller_adapter_calls_total by call and outcome"));
         }
-        // Hosts and counts differ; a write and a read were answered.
+        // Hosts and counts differ; one write and one read must have been answered.
         for (method, code) in [("GET", "200"), ("PATCH", "200")] {
             let counted = lines.iter().any(|line| {
                 line.starts_with("rest_client_requests_total{")
@@ -115,10 +116,10 @@ async fn the_classic_names_are_on_the_pages_of_the_controllers() {
     let unlisted = metrics_reference::unlisted(&["cloud-adapter", "cloud-adapter, its port"], &page);
     missing.extend(unlisted.into_iter().map(|row| format!("docs/reference/metrics.md, {ADAPTER}: {row}")));
     assert!(missing.is_empty(), "{missing:#?}");
-    assert!(asked.is_empty(), "the chart's alerts and its dashboard ask for {asked:?}");
+    assert!(asked.is_empty(), "not exported, but used by the chart's alerts and dashboard: {asked:?}");
 }
 
-/// The metrics of controllers that the chart's alerts and its dashboard ask for. Those of the adapter are looked at where they are made.
+/// Metrics of controllers that the chart's alerts and dashboard use. Those of the adapter are tested in the crate that exports them.
 fn asked_by_the_chart() -> BTreeSet<String> {
     let texts = [
         include_str!("../../../helm/cloud-controllers/files/alerts.yaml"),

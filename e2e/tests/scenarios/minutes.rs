@@ -1,7 +1,7 @@
-//! What is told only when it lasts for minutes, waited for all at once and beside the other tests: whose finalizer holds a Service, writes
-//! that fail again and again, a worker that is stuck. And Events that are told over and over.
+//! Conditions that are reported only after minutes, all waited for at once: another controller's finalizer on a Service, writes that fail
+//! repeatedly, a stuck worker. Also Events that are emitted repeatedly.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -24,12 +24,12 @@ const SERVICES: &str = "service-controller";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const TYPE: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
-/// So long a worker may be at one key, and another controller at a Service that shall go.
+/// Time limit of a worker for one key, and of another controller for the deletion of a Service.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// So long before that nothing is said yet.
+/// This long before the limit, nothing is reported yet.
 const SHORTLY: Duration = seconds(10);
 
-/// What cannot be written, each in its way: 0 stands for no answer at all.
+/// Writes that are refused, each with another status; 0 stands for no answer.
 const REFUSED: [(&str, u16); 4] = [
     ("/api/v1/namespaces/default/services/conflict/status", 409),
     ("/api/v1/namespaces/default/services/error/status", 500),
@@ -37,13 +37,14 @@ const REFUSED: [(&str, u16); 4] = [
     ("/api/v1/namespaces/default/services/silence/status", 0),
 ];
 
+// Behaviour: S5, S12, P5, P6, P22
 #[tokio::test]
-async fn what_lasts_is_told_when_its_time_has_come_and_not_before() {
+async fn lasting_conditions_are_reported_after_minutes() {
     let values = json!({
         "nodeController": {
-            // Whoever has a Lease ends when it cannot be renewed, and is not stuck for long.
+            // A process with a Lease ends when it cannot renew the Lease, and is not stuck for long.
             "extraArgs": ["--leader-elect=false"],
-            // One of them is stuck, and the others serve the pages.
+            // One thread is stuck, and the others serve the pages.
             "extraEnv": [{ "name": "TOKIO_WORKER_THREADS", "value": "4" }],
         },
         "routeController": { "enabled": false },
@@ -59,19 +60,19 @@ async fn what_lasts_is_told_when_its_time_has_come_and_not_before() {
     bed.told("Node", "a", "Synced").await.unwrap();
     tokio::join!(
         a_worker_that_is_stuck_is_not_alive(&bed, &token),
-        who_holds_a_service_is_told(&bed),
-        writes_that_fail_are_told(&bed, &proxy),
+        a_foreign_finalizer_is_reported(&bed),
+        failed_writes_are_reported(&bed, &proxy),
         a_repeated_event_counts(&bed),
     );
-    assert_eq!(livez(&bed, SERVICES).await, 200, "a Service that cannot be written keeps no worker");
+    assert_eq!(livez(&bed, SERVICES).await, 200, "a Service that cannot be written occupies no worker");
 }
 
-/// The volume with the token hangs, and a worker with it: no limit of its own helps whoever does not get back from a read.
+/// The volume of the token hangs, and so does the worker that reads it: no timeout helps against a blocking read.
 async fn a_worker_that_is_stuck_is_not_alive(bed: &Bed, token: &TokenFile) {
     let kept = bed.nodes().get("a").await.unwrap().metadata.labels.unwrap();
     token.hangs();
     let mut edits = 0;
-    // A token is read again when it is a minute old: these edits are undone until then.
+    // A token is read again when it is a minute old: until then the controller reverts these edits.
     let reader = eventually("a worker reads the token", 2 * WITHIN, || {
         edits += 1;
         let labels = json!({ "metadata": { "labels": { TYPE[1]: format!("edit-{edits}") } } });
@@ -83,28 +84,28 @@ async fn a_worker_that_is_stuck_is_not_alive(bed: &Bed, token: &TokenFile) {
     });
     let reader = reader.await.unwrap();
     sleep(PATIENCE.checked_sub(SHORTLY).unwrap()).await;
-    assert_eq!(livez(bed, NODES).await, 200, "so long it may take");
+    assert_eq!(livez(bed, NODES).await, 200, "the limit is not reached yet");
     let pod = bed.cluster.pods.look_at(NODES).unwrap();
-    let told = eventually("it is not alive", WITHIN, || async {
-        let Err(error) = pod.page("/livez").await else { bail!("it is") };
+    let told = eventually("the worker is reported as stuck", WITHIN, || async {
+        let Err(error) = pod.page("/livez").await else { bail!("/livez is OK") };
         Ok(format!("{error:#}"))
     });
     let told = told.await.unwrap();
-    assert!(told.contains("503") && told.contains("Nodes: a worker has been at one key for 30"), "{told}");
+    assert!(told.contains("503") && told.contains("Nodes: a worker has worked on one key for 30"), "{told}");
 
     token.comes(reader);
     bed.until_node("a", "has its label again", |node| {
-        let labels = node.metadata.labels.as_ref().context("it has none")?;
+        let labels = node.metadata.labels.as_ref().context("no labels")?;
         ensure!(labels.get(TYPE[1]) == kept.get(TYPE[1]), "{labels:?}");
         Ok(())
     })
     .await
     .unwrap();
-    assert_eq!(livez(bed, NODES).await, 200, "it goes on");
+    assert_eq!(livez(bed, NODES).await, 200, "the worker has continued");
 }
 
-/// Its controller may be at work, and people hear of it only when that is unlikely.
-async fn who_holds_a_service_is_told(bed: &Bed) {
+/// The other controller may still be working, so the Event is emitted only when that is unlikely.
+async fn a_foreign_finalizer_is_reported(bed: &Bed) {
     service("held").port(80).spec("type", json!("ClusterIP")).create(&bed.client()).await.unwrap();
     let theirs =
         PatchParams { field_manager: Some("vendor-controller-manager".to_owned()), ..<_>::default() };
@@ -114,31 +115,31 @@ async fn who_holds_a_service_is_told(bed: &Bed) {
     sleep(PATIENCE.checked_sub(SHORTLY).unwrap()).await;
     assert_eq!(bed.events("Service", "held").await.unwrap(), []);
     let told = bed.told("Service", "held", "HeldByAnother").await.unwrap();
-    assert!(told.contains("vendor-controller-manager put it there"), "{told}");
+    assert!(told.contains("set by vendor-controller-manager"), "{told}");
     let held = bed.services().get("held").await.unwrap();
     assert_eq!(held.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
     assert_eq!(bed.times("Service", "held", "HeldByAnother").await.unwrap(), 1);
     assert_eq!(bed.times("Service", "held", "DeletingLoadBalancer").await.unwrap(), 0);
 }
 
-/// Once or twice it may pass; what fails for the third time is told, and no more after that.
-async fn writes_that_fail_are_told(bed: &Bed, proxy: &ApiProxy) {
+/// Two failures may be temporary; the third failure is reported, and later ones are not.
+async fn failed_writes_are_reported(bed: &Bed, proxy: &ApiProxy) {
     proxy.order(Trouble::Refuses("PATCH", &REFUSED));
     for (path, _) in REFUSED {
         service(service_of(path)).port(80).create(&bed.client()).await.unwrap();
     }
     let told = REFUSED.map(|(path, status)| async move {
         let name = service_of(path);
-        let what = format!("{status} is told");
+        let what = format!("status {status} is reported");
         let told = eventually(&what, 2 * WITHIN, || async {
             let (times, tries) = (failures(bed, name).await?, proxy.met(path));
-            assert!(times == 0 || tries >= 3, "{status} is told when it was tried {tries} times");
-            ensure!(times > 0, "tried {tries} times");
+            assert!(times == 0 || tries >= 3, "status {status} is reported after {tries} attempts");
+            ensure!(times > 0, "{tries} attempts");
             Ok(())
         });
         told.await.unwrap();
         let told = bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
-        assert!(told.contains("add the finalizer"), "{told}");
+        assert!(told.contains("retried automatically"), "{told}");
         let tries = proxy.met(path);
         let again = eventually("it is tried again by itself", 2 * WITHIN, || async {
             ensure!(proxy.met(path) > tries, "{tries} times");
@@ -150,10 +151,10 @@ async fn writes_that_fail_are_told(bed: &Bed, proxy: &ApiProxy) {
     proxy.let_go();
     for (path, status) in REFUSED {
         let name = service_of(path);
-        // The pauses have grown by now.
+        // The backoff has grown by now.
         let what = format!("{name} has an address");
         let served = eventually(&what, PATIENCE, || async {
-            address(&bed.services().get(name).await?).context("it has none")
+            address(&bed.services().get(name).await?).context("it has no address")
         });
         served.await.unwrap();
         assert_eq!(failures(bed, name).await.unwrap(), 1, "{status}");
@@ -168,7 +169,7 @@ async fn failures(bed: &Bed, service: &str) -> anyhow::Result<i32> {
     bed.times("Service", service, "SyncLoadBalancerFailed").await
 }
 
-/// It is one object, which is not written each time and says in the end how often it was told.
+/// Repetitions are one Event object, which is not written each time and in the end has the right count.
 async fn a_repeated_event_counts(bed: &Bed) {
     const ROUNDS: usize = 25;
     const REASON: &str = "EnsuredLoadBalancer";
@@ -189,13 +190,13 @@ async fn a_repeated_event_counts(bed: &Bed) {
         sleep(seconds(1)).await;
     }
     let pod = bed.cluster.pods.look_at(SERVICES).unwrap();
-    let counted = eventually("the Event counts what was told", WITHIN, || async {
+    let counted = eventually("the count of the Event matches the log", WITHIN, || async {
         let log = fs::read_to_string(pod.log())?;
         let told = log.lines().filter(|line| line.contains(REASON) && line.contains("busy")).count();
         let mut events = bed.events("Service", "busy").await?;
         events.retain(|event| event.reason.as_deref() == Some(REASON));
         assert_eq!(events.len(), 1, "{events:?}");
-        let event = events.pop().context("there is none")?;
+        let event = events.pop().context("no Event")?;
         let count = event.count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
         ensure!(told >= ROUNDS && count == told, "{count} of {told}");
         Ok(event.metadata.name.unwrap_or_default())
@@ -204,7 +205,10 @@ async fn a_repeated_event_counts(bed: &Bed) {
     let writes = bed.cluster.control_plane.audit_log().writes(pod.user()).unwrap();
     let of_it = writes.iter().filter(|it| it.resource == "events" && it.verb == "patch" && it.name == name);
     let (writes, most) = (of_it.count(), 1 + begin.elapsed().as_secs() / 10);
-    assert!((2..=usize::try_from(most).unwrap()).contains(&writes), "{writes} writes, not {most} at most");
+    assert!(
+        (2..=usize::try_from(most).unwrap()).contains(&writes),
+        "{writes} writes, but at most {most} are expected"
+    );
 }
 
 async fn livez(bed: &Bed, pod: &str) -> u16 {
@@ -218,7 +222,7 @@ struct TokenFile {
 }
 
 impl TokenFile {
-    /// Of a pod that does not run yet.
+    /// For a pod that does not run yet.
     fn of(pod: &Pod) -> Self {
         let kubeconfig = Path::new(pod.env().get("KUBECONFIG").unwrap());
         let mut config: Value = serde_json::from_str(&fs::read_to_string(kubeconfig).unwrap()).unwrap();
@@ -231,21 +235,21 @@ impl TokenFile {
         Self { path, token }
     }
 
-    /// From now on whoever reads it waits.
+    /// From now on, reading the token blocks.
     fn hangs(&self) {
         let pipe = self.path.with_extension("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         fs::rename(pipe, &self.path).unwrap();
     }
 
-    /// The other end of it, as soon as somebody reads.
+    /// Opens the other end of the pipe, as soon as a process reads it.
     fn reader(&self) -> anyhow::Result<File> {
         let at_once = OFlags::NONBLOCK.bits().cast_signed();
         let end = OpenOptions::new().write(true).custom_flags(at_once).open(&self.path);
-        end.context("nobody reads it")
+        end.context("no process reads it")
     }
 
-    /// Whoever waits gets it, and so does everybody after that.
+    /// The waiting reader and all later readers get the token.
     fn comes(&self, mut reader: File) {
         let file = self.path.with_extension("file");
         fs::write(&file, &self.token).unwrap();

@@ -1,7 +1,7 @@
-//! What becomes of each field of a node: many nodes at once, each with a case of its own.
+//! How each field of a node is set: many nodes at once, each with a case of its own.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
-#![expect(clippy::indexing_slicing, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
+#![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const INT_6: (&str, &str) = ("InternalIP", "fd00::1:2");
 const EXT_4: (&str, &str) = ("ExternalIP", "203.0.113.3");
 const EXT_6: (&str, &str) = ("ExternalIP", "2001:db8::3");
 
-/// What of which addresses of [`dual`] a node shall have.
+/// Values of the annotation with the kubelet's node IP, and the addresses of [`dual`] that a node then gets.
 const FOLLOWED: [(&str, &[(&str, &str)]); 7] = [
     ("10.0.0.201", &[INT_4, EXT_4, EXT_6]),
     ("fd00:0:0::1:2", &[INT_6, EXT_4, EXT_6]),
@@ -40,7 +40,7 @@ const FOLLOWED: [(&str, &[(&str, &str)]); 7] = [
     ("2001:db8::3,10.0.0.201", &[EXT_6, INT_4]),
 ];
 
-/// What no address of [`dual`] follows from.
+/// Values that match no address of [`dual`].
 const REFUSED: [&str; 11] = [
     "",
     " ",
@@ -55,7 +55,7 @@ const REFUSED: [&str; 11] = [
     "192.0.2.77,fd00::1:2",
 ];
 
-/// The cloud is listed often, and only nodes are of interest.
+/// The cloud is listed often, and only the node-controller runs.
 fn values(flags: &[&str]) -> Value {
     let short = [
         "--leader-elect-lease-duration=4s",
@@ -86,9 +86,11 @@ async fn start_as(values: &Value) -> Bed {
     bed
 }
 
-/// Taints, provider ID, labels, addresses, Event and metrics of new nodes, in one patch each for addresses and the rest; nothing after.
+/// Taints, provider ID, labels, addresses, Event and metrics of new nodes: one patch for the addresses and one for the rest, and none after
+/// that.
+// Behaviour: NI1, NI2, NI8, NI11, NI12, NI13, NI16, NI17, NI18, NA3, NA6
 #[tokio::test]
-async fn each_node_gets_what_its_machine_has_and_keeps_what_is_its_own() {
+async fn each_node_gets_the_values_of_its_instance() {
     let mut bed = start().await;
     let mut machines = BTreeMap::new();
     for (order, node) in cases() {
@@ -117,7 +119,11 @@ async fn each_node_gets_what_its_machine_has_and_keeps_what_is_its_own() {
         );
     }
     for key in ZONE {
-        assert_eq!(label(&nodes["zoneless"], key), Some("rack-1"), "what the cloud does not name stays");
+        assert_eq!(
+            label(&nodes["zoneless"], key),
+            Some("rack-1"),
+            "a label that the cloud does not set is kept"
+        );
     }
     assert_eq!(addresses(&nodes["named"]), [INT_4, ("Hostname", "another-name")].map(owned));
     extras(&mut bed, &nodes["extras"]);
@@ -148,7 +154,7 @@ async fn each_node_gets_what_its_machine_has_and_keeps_what_is_its_own() {
     nothing_happens_for_nothing(&mut bed).await;
 }
 
-/// Machines as they are ordered, and the nodes that register on them.
+/// Instances of the cloud, and the nodes that register for them.
 fn cases() -> Vec<(Value, NodeBuilder)> {
     let wrong = |node: NodeBuilder| {
         [TYPE, ZONE, REGION].as_flattened().iter().fold(node, |node, key| node.label(key, "wrong"))
@@ -188,7 +194,7 @@ fn cases() -> Vec<(Value, NodeBuilder)> {
     ]
 }
 
-/// Labels of the cloud's own, and what the log says of those that are not set.
+/// Labels of the cloud that are set, and the log lines about those that are not.
 fn extras(bed: &mut Bed, node: &Node) {
     for (key, wanted) in
         [("example.com/rack", "r7"), ("plain", ""), ("mykubernetes.io/fine", "yes"), ("taken", "by-hand")]
@@ -197,7 +203,7 @@ fn extras(bed: &mut Bed, node: &Node) {
     }
     let log = fs::read_to_string(bed.cluster.pods.get("node-controller").unwrap().log()).unwrap();
     let withheld: Vec<&str> =
-        log.lines().filter(|line| line.contains("A label of the cloud is not set")).collect();
+        log.lines().filter(|line| line.contains("Label from the cloud is not set on the node")).collect();
     for key in [
         "taken",
         "node-role.kubernetes.io/control-plane",
@@ -211,7 +217,7 @@ fn extras(bed: &mut Bed, node: &Node) {
     assert!(label(node, "colour").is_none());
 }
 
-/// Heartbeats, and what users write, are no work.
+/// Heartbeats and changes by users cause no work.
 async fn nothing_happens_for_nothing(bed: &mut Bed) {
     bed.quiet("node-controller").await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
@@ -227,7 +233,7 @@ async fn nothing_happens_for_nothing(bed: &mut Bed) {
             json!({ "labels": { "kubernetes.io/beat": format!("{beat}") }, "annotations": { "beat": at } });
         bed.patch_node("named", &json!({ "metadata": users })).await.unwrap();
     }
-    // Whoever comes after them is served after them.
+    // The queue is in order: when the new node is ready, all earlier keys are done.
     bed.join("canary", None).await.unwrap();
     bed.quiet("node-controller").await.unwrap();
     let added = keys_added(bed).await - before;
@@ -235,9 +241,10 @@ async fn nothing_happens_for_nothing(bed: &mut Bed) {
     assert_eq!(bed.writes_of("node-controller", mark, "canary").unwrap(), []);
 }
 
-/// The kubelet's word on which addresses are the node's, for each of its spellings.
+/// The kubelet's annotation with the addresses of the node, in each of its spellings.
+// Behaviour: NP1, NP2, NP3, NP4, NP5, NP6, W9
 #[tokio::test]
-async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
+async fn the_provided_node_ip_comes_first_or_the_node_waits() {
     // All nodes are compared with the cloud each second.
     let mut bed = start_with(&["--node-status-update-frequency=1s"]).await;
     let all = FOLLOWED.iter().map(|(given, _)| given).chain(&REFUSED).enumerate();
@@ -260,19 +267,19 @@ async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
         assert_eq!(addresses(&waiting), [owned(("Hostname", &name))], "{given:?}");
     }
 
-    // A known node goes on with what it has.
+    // A known node keeps its addresses.
     let before = addresses(&bed.nodes().get("n5").await.unwrap());
     bed.patch_node("n5", &json!({ "metadata": { "annotations": { NODE_IP: "192.0.2.77" } } })).await.unwrap();
     let log = bed.cluster.pods.get("node-controller").unwrap().log();
-    let noticed = eventually("the log says so", bed.within, || async {
-        let left = |line: &str| line.contains("Addresses are left as they are") && line.contains("n5");
-        ensure!(fs::read_to_string(&log)?.lines().any(left), "it does not");
+    let noticed = eventually("the log reports it", bed.within, || async {
+        let left = |line: &str| line.contains("Addresses are not updated") && line.contains("n5");
+        ensure!(fs::read_to_string(&log)?.lines().any(left), "no such log line");
         Ok(())
     });
     noticed.await.unwrap();
     assert_eq!(addresses(&bed.nodes().get("n5").await.unwrap()), before);
 
-    // Lists of both families, too, are compared again and again and cost nothing.
+    // Lists of both families, too, are compared repeatedly without writes.
     compared(&bed, u32::try_from(3 * FOLLOWED.len()).unwrap()).await;
     let writes = writes(&mut bed, Mark::default());
     assert_eq!(writes.len(), FOLLOWED.len(), "{writes:?}");
@@ -281,7 +288,7 @@ async fn the_address_that_a_kubelet_was_given_comes_first_or_the_node_waits() {
     }
 }
 
-/// A machine with an address of each kind and family.
+/// An instance with an address of each kind and family.
 fn dual(name: &str) -> Value {
     let kind = |kind| if kind == "InternalIP" { "internal" } else { "external" };
     let addresses = [INT_4, INT_6, EXT_4, EXT_6];
@@ -289,9 +296,10 @@ fn dual(name: &str) -> Value {
     json!({ "name": name, "addresses": addresses })
 }
 
-/// What the cloud changes, what people change, and what is not shown any more.
+/// Changes in the cloud, changes by users, and objects that the cloud no longer lists.
+// Behaviour: NA3, NA4, NA5, NA7, NA8, NA11, W7
 #[tokio::test]
-async fn known_nodes_follow_the_cloud_and_lose_nothing_else() {
+async fn known_nodes_follow_the_cloud_and_keep_the_rest() {
     let mut bed = start().await;
     known(&bed).await;
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
@@ -305,7 +313,7 @@ async fn known_nodes_follow_the_cloud_and_lose_nothing_else() {
     cloud.delete_instance(&gone).await.unwrap();
     let tags = json!({ "label/rack": "r2", "label/shelf": "s2", "label/later": "l1", "label/new": "n1" });
     cloud.change_instance(&machine(&bed, "extras").await, &json!({ "tags": tags })).await.unwrap();
-    // The last change: who shows it has seen the others.
+    // The last change: when it is visible, the others are, too.
     let turned = json!({ "addresses": [
         { "kind": "internal", "address": INT_6.1 },
         { "kind": "internal", "address": INT_4.1 },
@@ -345,7 +353,7 @@ async fn known_nodes_follow_the_cloud_and_lose_nothing_else() {
     by_hand(&mut bed).await;
 }
 
-/// Nodes that were initialised, one of them by somebody else.
+/// Initialised nodes, one of them initialised by another controller.
 async fn known(bed: &Bed) {
     for name in ["emptied", "gone", "handmade", "reordered", "extras"] {
         let tags = json!({ "label/rack": "r1", "label/shelf": "s1", "label/stays": "yes" });
@@ -357,21 +365,23 @@ async fn known(bed: &Bed) {
     for name in ["emptied", "gone", "handmade", "reordered", "extras"] {
         bed.initialised(name).await.unwrap();
     }
-    // Was initialised by somebody who knew the older names alone; there is no machine.
+    // Initialised by a controller that sets only the deprecated label names; there is no instance.
     let mut known =
         node("known").provider_id("sim://sim-1/i-9999").label(ZONE[1], "old-zone").build().unwrap();
     known.spec.as_mut().unwrap().taints = None;
     bed.nodes().create(&PostParams::default(), &known).await.unwrap();
-    bed.until_node("known", "has the name of today", |node| has(node, ZONE, "old-zone")).await.unwrap();
+    bed.until_node("known", "has the current label", |node| has(node, ZONE, "old-zone")).await.unwrap();
 }
 
-/// Labels that people change where the cloud has nothing to say, and a taint that comes back.
+/// Labels that users change where the cloud has no value, and a taint that is set again.
 async fn by_hand(bed: &mut Bed) {
     for name in ["gone", "known"] {
         bed.patch_node(name, &json!({ "metadata": { "labels": { ZONE[0]: "by-hand" } } })).await.unwrap();
-        bed.until_node(name, "has the older name follow", |node| has(node, ZONE, "by-hand")).await.unwrap();
+        bed.until_node(name, "has the deprecated label updated", |node| has(node, ZONE, "by-hand"))
+            .await
+            .unwrap();
         bed.patch_node(name, &json!({ "metadata": { "labels": { ZONE[1]: "other" } } })).await.unwrap();
-        bed.until_node(name, "has the older name corrected", |node| has(node, ZONE, "by-hand"))
+        bed.until_node(name, "has the deprecated label reverted", |node| has(node, ZONE, "by-hand"))
             .await
             .unwrap();
     }
@@ -383,7 +393,7 @@ async fn by_hand(bed: &mut Bed) {
     bed.unready("node-controller", "not reachable since").await.unwrap();
     let edits = json!({ "metadata": { "labels": { TYPE[0]: "edited", TYPE[1]: null } } });
     bed.patch_node("handmade", &edits).await.unwrap();
-    bed.until_node("handmade", "has the older name of the type", |node| {
+    bed.until_node("handmade", "has the deprecated label of the type", |node| {
         let seen = label(node, TYPE[1]);
         ensure!(seen.is_some(), "{:?}", node.labels());
         Ok(())
@@ -392,10 +402,11 @@ async fn by_hand(bed: &mut Bed) {
     .unwrap();
 }
 
-/// Nodes that somebody else made, without a provider ID: their machines are known by name, as long as there is one of that name. And
-/// what changes there is seen when the cloud is listed, however often nodes are compared.
+/// Nodes that were not registered by a kubelet, without a provider ID: their instances are found by name, as long as the name is unique.
+/// Changes are seen when the cloud is listed, however often nodes are compared.
+// Behaviour: NA9, NA10, ND3
 #[tokio::test]
-async fn a_node_without_a_provider_id_follows_the_only_machine_of_its_name() {
+async fn a_node_without_provider_id_follows_a_unique_name() {
     let mut values = values(&["--node-status-update-frequency=500ms"]);
     let seldom = json!({ "instances": { "maxAge": "6s" } });
     let often = json!({ "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "1s" } });
@@ -413,7 +424,7 @@ async fn a_node_without_a_provider_id_follows_the_only_machine_of_its_name() {
     }
     until_addresses(&bed, &[INT_4, INT_6, EXT_4, EXT_6]).await;
     for name in ["twin", "hybrid"] {
-        let node = bed.until_node(name, "has the older name follow", |node| {
+        let node = bed.until_node(name, "has the deprecated label updated", |node| {
             has(node, ZONE, "rack-7")?;
             Ok(node.clone())
         });
@@ -435,17 +446,20 @@ async fn a_node_without_a_provider_id_follows_the_only_machine_of_its_name() {
     until_shut_down(&bed, true).await;
     cloud.delete_instance(&machines[2].id).await.unwrap();
     listed(&bed).await;
-    // Longer than it takes to end a node whose machine is proven to be gone.
+    // Longer than a node takes to be deleted after its instance is proven gone.
     compared(&bed, 20).await;
-    assert!(is_shut_down(&bed.nodes().get("hybrid").await.unwrap()), "only an ID proves an end");
+    assert!(
+        is_shut_down(&bed.nodes().get("hybrid").await.unwrap()),
+        "only an ID proves that an instance is gone"
+    );
     let twin = bed.nodes().get("twin").await.unwrap();
-    assert!(!is_shut_down(&twin), "it may be either");
+    assert!(!is_shut_down(&twin), "the name is ambiguous");
     assert_eq!(addresses(&twin), [owned(("Hostname", "twin"))]);
     set_ready(&bed.client(), "hybrid", Ready::True).await.unwrap();
     until_shut_down(&bed, false).await;
 }
 
-/// Nodes are compared often with what was listed last, and that is all.
+/// Nodes are compared often with the last listing, without more listings.
 async fn a_change_is_seen_when_it_is_listed(bed: &Bed, machine: &str) {
     let cloud = &bed.cluster.cloud;
     listed(bed).await;
@@ -455,8 +469,8 @@ async fn a_change_is_seen_when_it_is_listed(bed: &Bed, machine: &str) {
     compared(bed, 4).await;
     let node = bed.nodes().get("hybrid").await.unwrap();
     let times = cloud.counts().await.unwrap().of(Operation::ListInstances);
-    assert_eq!(times, 0, "it is listed more often than each 6 s");
-    assert_eq!(addresses(&node).len(), 5, "nobody can know that yet");
+    assert_eq!(times, 0, "the cloud is listed more often than every 6 s");
+    assert_eq!(addresses(&node).len(), 5, "the change is not listed yet");
     until_addresses(bed, &[EXT_4]).await;
     assert!(cloud.counts().await.unwrap().of(Operation::ListInstances) > 0);
 }
@@ -466,13 +480,13 @@ async fn listed(bed: &Bed) {
     bed.cluster.cloud.reset_counts().await.unwrap();
     let listed = eventually("the cloud is listed", bed.within, || async {
         let times = bed.cluster.cloud.counts().await?.of(Operation::ListInstances);
-        ensure!(times > 0, "it is not");
+        ensure!(times > 0, "no listing yet");
         Ok(())
     });
     listed.await.unwrap();
 }
 
-/// Waits until so many nodes more have been compared with what is known of their machines.
+/// Waits until this number of nodes has been compared with the instances.
 async fn compared(bed: &Bed, nodes: u32) {
     let pod = bed.cluster.pods.look_at("node-controller").unwrap();
     let adds = async || anyhow::Ok(pod.counted("workqueue_adds_total", "name").await?["Nodes"]);
@@ -488,7 +502,7 @@ async fn compared(bed: &Bed, nodes: u32) {
 
 async fn until_addresses(bed: &Bed, wanted: &[(&str, &str)]) {
     let wanted: Vec<_> = wanted.iter().copied().chain([("Hostname", "hybrid")]).map(owned).collect();
-    bed.until_node("hybrid", "has the addresses of its machine", |node| {
+    bed.until_node("hybrid", "has the addresses of its instance", |node| {
         let addresses = addresses(node);
         ensure!(addresses == wanted, "{addresses:?}");
         Ok(())
@@ -516,7 +530,7 @@ fn has(node: &Node, keys: [&str; 2], wanted: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the controller wrote to each node, in order: verb, resource, answer.
+/// The controller's writes to each node, in order: verb, resource, status.
 fn writes(bed: &mut Bed, since: Mark) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::<_, Vec<_>>::new();
     for write in bed.writes_of("node-controller", since, "").unwrap() {
@@ -537,7 +551,7 @@ async fn keys_added(bed: &mut Bed) -> f64 {
     pod.counted("workqueue_adds_total", "name").await.unwrap()["Nodes"]
 }
 
-/// The ID of a node's machine.
+/// The instance ID of a node.
 async fn machine(bed: &Bed, name: &str) -> String {
     let id = provider_id(&bed.nodes().get(name).await.unwrap()).unwrap();
     id.rsplit('/').next().unwrap().to_owned()
@@ -569,7 +583,7 @@ fn conditions(node: &Node) -> Vec<&str> {
     conditions.map(|condition| condition.type_.as_str()).collect()
 }
 
-/// In their order, without those of Kubernetes' own, which the API server adds.
+/// In order, without the taints that the API server adds itself.
 fn taints(node: &Node) -> Vec<String> {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let taints = taints.filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));

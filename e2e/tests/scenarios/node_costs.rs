@@ -1,10 +1,10 @@
-//! What each row of the table "Cost" in the node-controller's README asks of the cloud, counted at the cloud.
+//! The vendor calls in each row of the table "Cost" in the node-controller's README, counted by the simulated cloud.
 //!
-//! Listings by period are kept out of the way: they come once in ten minutes while what is asked besides is counted to the last call, and
-//! each second where somebody has to see what changed at the cloud.
+//! Periodic listings must not disturb the counts: they run once in ten minutes where all other calls are counted exactly, and every second
+//! where a test needs to see changes in the cloud.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
-#![expect(clippy::indexing_slicing, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
+#![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::time::Duration;
 
@@ -22,33 +22,34 @@ use serde_json::{from_value, json};
 use tokio::time::Instant;
 
 const NODES: u32 = 20;
-/// So many may go within the window of the brake.
+/// Number of nodes that the deletion brake allows per window.
 const MAY_GO: usize = 3;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const TYPE: &str = "node.kubernetes.io/instance-type";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// Until a listing may be relied on: `--consistency-horizon-ms` of the adapter.
+/// Age after which a listing can be relied on: `--consistency-horizon-ms` of the adapter.
 const HORIZON: Duration = Duration::from_secs(2);
-/// From one listing to the next, when they are frequent.
+/// Interval of the frequent listings.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What was asked.
+/// Number of calls.
 #[derive(Debug, PartialEq, Eq)]
 struct Cost {
-    /// `BatchGetInstances` of the controller at the adapter.
+    /// `BatchGetInstances` from the controller to the adapter.
     calls: u64,
-    /// Look-ups of the adapter at the cloud, of up to 500 machines each.
+    /// Look-ups in the cloud by the adapter, of up to 500 instances each.
     look_ups: u64,
-    /// Listings of the adapter at the cloud.
+    /// Listings of the cloud by the adapter.
     listings: u64,
 }
 
 const NOTHING: Cost = Cost { calls: 0, look_ups: 0, listings: 0 };
 
+// Behaviour: P34
 #[tokio::test]
-async fn each_row_asks_of_the_cloud_what_the_readme_says() {
+async fn vendor_calls_match_the_rows_of_the_readme() {
     let mut bed = Bed::install_with(&json!({
-        // The adapter's own listing comes at a tick that hangs on the cluster's ID: hardly ever while this counts.
+        // The time of the adapter's own listing depends on the cluster ID: it hardly ever falls into this test.
         "adapter": { "cache": { "instances": { "maxAge": "720h" } } },
         "nodeController": {
             "deletion": {
@@ -63,7 +64,7 @@ async fn each_row_asks_of_the_cloud_what_the_readme_says() {
     .unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
-    // Ready are both processes before the adapter has found its cloud.
+    // Both processes are ready before the adapter has called its cloud.
     asked(&bed, Operation::ListInstances, 1).await;
     new_nodes_that_join_together(&mut bed).await;
     at_rest(&bed).await;
@@ -80,7 +81,7 @@ async fn each_row_asks_of_the_cloud_what_the_readme_says() {
     machines_that_are_not_proven_gone(&mut bed).await;
 }
 
-/// One question for all of them, which is one listing: they have no IDs yet.
+/// One call for all of them, which causes one listing: the nodes have no IDs yet.
 async fn new_nodes_that_join_together(bed: &mut Bed) {
     let meter = Meter::start(bed).await;
     bed.cluster.cloud.create_numbered("n{n}", NODES as usize).await.unwrap();
@@ -95,7 +96,7 @@ async fn new_nodes_that_join_together(bed: &mut Bed) {
     assert_eq!(meter.read(bed).await, Cost { calls: 1, look_ups: 0, listings: 1 }, "nodes that join");
 }
 
-/// Heartbeats, others' labels and annotations, and the regular comparison.
+/// Heartbeats, labels and annotations of others, and the periodic comparison.
 async fn at_rest(bed: &Bed) {
     let meter = Meter::start(bed).await;
     let beat = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T03:04:05Z" });
@@ -128,7 +129,7 @@ async fn a_restart(bed: &mut Bed) {
     assert_eq!(meter.read(bed).await, NOTHING, "a restart");
 }
 
-/// They share each question, and the pauses between them grow from 1 s on.
+/// They share each call, and the intervals between calls grow from 1 s.
 async fn new_nodes_that_stay_invisible(bed: &mut Bed) {
     const N_QUESTIONS: usize = 4;
     let meter = Meter::start(bed).await;
@@ -146,10 +147,14 @@ async fn new_nodes_that_stay_invisible(bed: &mut Bed) {
         e2e::delete_node(&bed.client(), name).await.unwrap();
     }
     let n = u64::try_from(N_QUESTIONS).unwrap();
-    assert_eq!(meter.read(bed).await, Cost { calls: n, look_ups: 0, listings: n }, "invisible machines");
+    assert_eq!(
+        meter.read(bed).await,
+        Cost { calls: n, look_ups: 0, listings: n },
+        "instances that are not listed"
+    );
 }
 
-/// From here on the cloud is listed each [`PERIOD`].
+/// From now on the cloud is listed every [`PERIOD`].
 async fn list_often(bed: &Bed) {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
     let mut data = maps.get("cloud-adapter").await.unwrap().data.unwrap();
@@ -162,13 +167,13 @@ async fn list_often(bed: &Bed) {
     listed_for(bed, PERIOD).await;
 }
 
-/// No question: a listing that is younger than the node may be believed.
+/// No call: a listing that is younger than the node is current enough.
 async fn a_new_node_that_was_listed_since(bed: &mut Bed) {
     let meter = Meter::start(bed).await;
     all_at_once(bed, Signal::STOP);
     bed.cluster.cloud.create_instance("listed").await.unwrap();
     node("listed").register(&bed.client()).await.unwrap();
-    // Objects say only in which second they were made.
+    // Creation timestamps have a resolution of one second.
     listed_for(bed, 2 * PERIOD).await;
     all_at_once(bed, Signal::CONT);
     bed.initialised("listed").await.unwrap();
@@ -190,10 +195,10 @@ async fn a_machine_that_changes(bed: &Bed) {
     })
     .await
     .unwrap();
-    assert_eq!(meter.read_besides_listings(bed).await, (0, 0), "a machine that changes");
+    assert_eq!(meter.read_besides_listings(bed).await, (0, 0), "an instance that changes");
 }
 
-/// Nodes that are not ready, and one whose machine is switched off, and on again: passes go on all the time.
+/// Nodes that are not ready, and one whose instance is stopped and started again, while the node-controller's passes continue.
 async fn machines_that_are_listed(bed: &Bed) {
     let meter = Meter::start(bed).await;
     let unwell = ["n2", "n3", "n4"];
@@ -204,10 +209,10 @@ async fn machines_that_are_listed(bed: &Bed) {
     for name in unwell {
         set_ready(&bed.client(), name, Ready::True).await.unwrap();
     }
-    assert_eq!(meter.read_besides_listings(bed).await, (0, 0), "machines that are listed");
+    assert_eq!(meter.read_besides_listings(bed).await, (0, 0), "instances that are listed");
 }
 
-/// They are asked for twice, all in one look-up.
+/// They are looked up twice, all in one call.
 async fn machines_that_are_gone(bed: &mut Bed) {
     let meter = Meter::start(bed).await;
     let gone = ["n5", "n6", "n7"];
@@ -216,10 +221,10 @@ async fn machines_that_are_gone(bed: &mut Bed) {
     for name in gone {
         until_gone(bed, name).await;
     }
-    assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "machines that are gone");
+    assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "instances that are gone");
 }
 
-/// As before; and then nobody asks, for minutes.
+/// As before. After that they are not looked up for minutes.
 async fn machines_that_the_brake_holds(bed: &mut Bed) {
     let meter = Meter::start(bed).await;
     let gone = ["n8", "n9", "n10", "n11"];
@@ -228,16 +233,16 @@ async fn machines_that_the_brake_holds(bed: &mut Bed) {
     for name in gone {
         bed.told("Node", name, "DeletionHeld").await.unwrap();
     }
-    // Passes go on.
+    // The passes continue.
     set_ready(&bed.client(), "n4", Ready::Unknown).await.unwrap();
     off_and_on(bed, "n4").await;
-    assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "machines that the brake holds");
-    // All at once: of those that are left the brake would let some go.
+    assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "instances whose nodes the brake holds");
+    // All at once: with fewer nodes, the brake would allow the deletion.
     let client = bed.client();
     try_join_all(gone.map(|name| set_ready(&client, name, Ready::True))).await.unwrap();
 }
 
-/// They share each question, of which the second comes 5 s after the first.
+/// They share each call, and the second call comes 5 s after the first.
 async fn machines_that_are_not_proven_gone(bed: &mut Bed) {
     let meter = Meter::start(bed).await;
     let says_nothing = json!({ "respond": { "status": 200, "body": { "instances": [], "missing": [] } } });
@@ -249,13 +254,13 @@ async fn machines_that_are_not_proven_gone(bed: &mut Bed) {
     for name in ["n12", "n13"] {
         bed.told("Node", name, "CloudProviderFailed").await.unwrap();
     }
-    assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "machines that are not proven gone");
+    assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "instances that are not proven gone");
 }
 
-/// Counts what is asked from one moment on.
+/// Counts calls from its creation on.
 struct Meter {
     began: Instant,
-    /// Of the controller, before.
+    /// Calls of the controller before.
     calls: u64,
 }
 
@@ -270,11 +275,11 @@ impl Meter {
         let counts = bed.cluster.cloud.counts().await.unwrap();
         let (look_ups, listings) =
             (counts.of(Operation::BatchGetInstances), counts.of(Operation::ListInstances));
-        assert_eq!(counts.total, look_ups + listings, "something else was asked: {counts:?}");
+        assert_eq!(counts.total, look_ups + listings, "unexpected calls: {counts:?}");
         Cost { calls: calls(bed).await - self.calls, look_ups, listings }
     }
 
-    /// Calls and look-ups, while the cloud is listed each [`PERIOD`] and not more often.
+    /// Calls and look-ups, while the cloud is listed every [`PERIOD`] and not more often.
     async fn read_besides_listings(&self, bed: &Bed) -> (u64, u64) {
         let cost = self.read(bed).await;
         let periods = self.began.elapsed().as_secs() / PERIOD.as_secs();
@@ -283,7 +288,7 @@ impl Meter {
     }
 }
 
-/// How often the controller has asked the adapter for instances since it started.
+/// Number of `BatchGetInstances` calls of the controller since its start.
 async fn calls(bed: &Bed) -> u64 {
     let pod = bed.cluster.pods.look_at("node-controller").unwrap();
     let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
@@ -291,7 +296,7 @@ async fn calls(bed: &Bed) -> u64 {
     format!("{calls:.0}").parse().unwrap()
 }
 
-/// Waits until the cloud has been asked so often since the counts were reset, and tells when, in milliseconds.
+/// Waits until the cloud has got this number of calls since the counts were reset, and returns their times in milliseconds.
 async fn asked(bed: &Bed, operation: Operation, times: usize) -> Vec<u64> {
     let what = format!("{times} of {operation}");
     let asked = eventually(&what, WITHIN, || async {
@@ -304,21 +309,21 @@ async fn asked(bed: &Bed, operation: Operation, times: usize) -> Vec<u64> {
     asked.await.unwrap()
 }
 
-/// Waits until the cloud has been listed for so long from now on: what was there by now is known by then.
+/// Waits until the cloud has been listed for this duration: what exists now is in the cache then.
 async fn listed_for(bed: &Bed, time: Duration) {
     let n = |log: &[LogEntry]| log.iter().filter(|it| it.operation == Operation::ListInstances).count();
     let before = n(&bed.cluster.cloud.requests().await.unwrap());
-    // The first one may have been under way.
+    // The first one may have been in progress.
     let wanted = before + 2 + usize::try_from(time.as_secs() / PERIOD.as_secs()).unwrap();
     let listed = eventually("the cloud is listed", WITHIN, || async {
         let now = n(&bed.cluster.cloud.requests().await?);
-        ensure!(now >= wanted, "{now} times of {wanted}");
+        ensure!(now >= wanted, "{now} of {wanted} listings");
         Ok(())
     });
     listed.await.unwrap();
 }
 
-/// Waits until all nodes have been compared so often with what is known of their machines.
+/// Waits until all nodes have been compared this number of times with their instances.
 async fn compared(bed: &Bed, times: u32) {
     let pod = bed.cluster.pods.look_at("node-controller").unwrap();
     let adds = async || {
@@ -334,7 +339,7 @@ async fn compared(bed: &Bed, times: u32) {
     compared.await.unwrap();
 }
 
-/// Machines go, and are not listed for as long as the cloud may be behind; then their nodes fall silent, all in the same moment.
+/// Deletes instances, waits for the consistency horizon, and then sets their nodes to unknown, all at the same moment.
 async fn lose(bed: &mut Bed, names: &[&str]) {
     for name in names {
         bed.cluster.cloud.delete_instance(&machine(bed, name).await).await.unwrap();
@@ -347,7 +352,7 @@ async fn lose(bed: &mut Bed, names: &[&str]) {
     all_at_once(bed, Signal::CONT);
 }
 
-/// A machine is switched off, and on again, and its node, which is not ready at first, hears of both.
+/// Stops and starts an instance. Its node, which is not ready at first, follows both changes.
 async fn off_and_on(bed: &Bed, name: &str) {
     let id = machine(bed, name).await;
     bed.cluster.cloud.set_instance_status(&id, InstanceStatus::Stopped).await.unwrap();
@@ -357,7 +362,7 @@ async fn off_and_on(bed: &Bed, name: &str) {
     until_tainted(bed, name, false).await;
 }
 
-/// What happens while the controller is stopped it sees in one moment, however slow this machine is.
+/// The controller sees all changes that happen while it is stopped at once, however slow this machine is.
 fn all_at_once(bed: &mut Bed, signal: Signal) {
     let id = bed.cluster.pods.get("node-controller").unwrap().id().unwrap();
     kill_process(Pid::from_raw(id.try_into().unwrap()).unwrap(), signal).unwrap();
@@ -367,7 +372,7 @@ fn name(number: u32) -> String {
     format!("n{number}")
 }
 
-/// The ID of a node's machine.
+/// The instance ID of a node.
 async fn machine(bed: &Bed, name: &str) -> String {
     let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
     id.rsplit('/').next().unwrap().to_owned()
@@ -396,7 +401,7 @@ async fn until_tainted(bed: &Bed, name: &str, tainted: bool) {
 async fn until_gone(bed: &Bed, name: &str) {
     let what = format!("node {name} is gone");
     let gone = eventually(&what, WITHIN, || async {
-        ensure!(bed.nodes().get_opt(name).await?.is_none(), "it is there");
+        ensure!(bed.nodes().get_opt(name).await?.is_none(), "it still exists");
         Ok(())
     });
     gone.await.unwrap();

@@ -1,6 +1,6 @@
-//! Nodes that somebody else writes at the same moment, names that mislead, and clouds that cannot tell.
+//! Concurrent writes to nodes, ambiguous instance names, and clouds without usable answers.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,19 +29,20 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// Nodes that wait for machines that never come.
+/// Number of nodes that wait for instances that never appear.
 const LATE: u64 = 20;
-/// So often somebody else is faster.
+/// Number of attempts in which another writer is faster.
 const RACES: usize = 5;
 
-/// Only nodes are of interest.
+/// Only the node-controller runs.
 fn nodes_alone() -> Value {
     json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } })
 }
 
-/// Between the controller's look and its write, somebody changes taints or makes the node anew.
+/// Between the controller's read and its write, another writer changes taints or recreates the node.
+// Behaviour: NI14, NI19, P32, W6
 #[tokio::test]
-async fn whoever_writes_at_the_same_moment_loses_nothing() {
+async fn concurrent_writers_lose_nothing() {
     let mut bed = Bed::install_with(&nodes_alone()).await.unwrap();
     let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
@@ -61,27 +62,27 @@ async fn whoever_writes_at_the_same_moment_loses_nothing() {
     let written = writes(&mut bed, <_>::default(), "contested");
     assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
 
-    somebody_is_faster_in_each_attempt(&mut bed, &proxy).await;
+    another_writer_wins_each_race(&mut bed, &proxy).await;
 
     register(&bed, &proxy, "anew", Trouble::Holds("PATCH", "/api/v1/nodes/anew/status")).await;
-    // Others go on, and it stays tainted as long as its addresses are not written.
+    // The controller handles other nodes, and this one stays tainted as long as its addresses are not written.
     bed.join("meanwhile", None).await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("anew").await.unwrap()));
     e2e::delete_node(&bed.client(), "anew").await.unwrap();
     let uid = node("anew").register(&bed.client()).await.unwrap().uid();
     proxy.let_go();
     assert_eq!(bed.initialised("anew").await.unwrap().uid(), uid);
-    // Told when the last write is answered.
+    // The Event follows the last write.
     bed.told("Node", "anew", "Synced").await.unwrap();
     let written = writes(&mut bed, <_>::default(), "anew");
     assert_eq!(written, ["patch nodes/status 422", "patch nodes/status 200", "patch nodes 200"]);
-    // The new one has done nothing wrong.
+    // No failure is reported for the recreated node.
     assert_eq!(bed.times("Node", "anew", "SyncFailed").await.unwrap(), 0);
     another_uid_is_refused(&bed).await;
 }
 
-/// Whoever it is loses nothing, other nodes are not held up, and this one is initialised when there is peace.
-async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
+/// No write of another client is lost, other nodes are not delayed, and this one is initialised when the other writes end.
+async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     register(bed, proxy, "raced", Trouble::Holds("PATCH", "/api/v1/nodes/raced")).await;
     bed.join("beside", None).await.unwrap();
     let mut taints = vec![json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })];
@@ -103,7 +104,7 @@ async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
     assert_eq!(bed.times("Node", "raced", "SyncFailed").await.unwrap(), 0);
 }
 
-/// By these answers the controllers know that another node has the name by now.
+/// By these answers the controller notices that the name now belongs to another node.
 async fn another_uid_is_refused(bed: &Bed) {
     let (nodes, params) = (bed.nodes(), PatchParams::default());
     let guarded = json!({ "metadata": { "uid": "another", "labels": { "v": "1" } } });
@@ -121,7 +122,7 @@ async fn another_uid_is_refused(bed: &Bed) {
         assert!(matches!(answer, Err(kube::Error::Api(_))), "{name}: {answer:?}");
         if let Err(kube::Error::Api(status)) = answer {
             let causes = status.details.iter().flat_map(|details| &details.causes);
-            // It says each of them twice.
+            // The API server repeats each cause.
             let mut causes: Vec<_> = causes.map(|cause| cause.field.as_str()).collect();
             causes.dedup();
             let seen = (status.code, status.reason.as_str(), causes.as_slice());
@@ -130,7 +131,7 @@ async fn another_uid_is_refused(bed: &Bed) {
     }
 }
 
-/// A machine comes up and its kubelet registers it; waits until the controller's write is on its way.
+/// Creates an instance, registers its node, and waits until the controller's write is held.
 async fn register(bed: &Bed, proxy: &ApiProxy, name: &str, holds: Trouble) {
     proxy.order(holds);
     bed.cluster.cloud.create_instance(name).await.unwrap();
@@ -138,15 +139,16 @@ async fn register(bed: &Bed, proxy: &ApiProxy, name: &str, holds: Trouble) {
     proxy.holds_one().await.unwrap();
 }
 
-/// What the cloud says of a node's name may be old, ambiguous, about another cloud, or nothing at all.
+/// The cloud's answers for a node's name are outdated, ambiguous, from another cloud, or missing.
+// Behaviour: NI4, NI5, NI6, NI7, NI8
 #[tokio::test]
-async fn names_that_mislead_and_clouds_that_cannot_tell_are_waited_for() {
+async fn ambiguous_names_and_failed_lookups_are_waited_for() {
     let mut bed = Bed::install_with(&nodes_alone()).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     let client = bed.client();
 
-    // The controller has seen the old machine of the name when the node of the new one comes.
+    // The controller has seen the old instance of this name when the node of the new instance registers.
     let old = bed.cluster.cloud.create_instance("swapped").await.unwrap();
     bed.join("listed", None).await.unwrap();
     bed.cluster.cloud.delete_instance(&old.id).await.unwrap();
@@ -157,7 +159,7 @@ async fn names_that_mislead_and_clouds_that_cannot_tell_are_waited_for() {
     let one = bed.cluster.cloud.create_instance("twin").await.unwrap();
     let other = bed.cluster.cloud.create_instance("twin").await.unwrap();
     node("twin").register(&client).await.unwrap();
-    told_of(&bed, "twin", &[&provider_id_of(&one), &provider_id_of(&other)]).await;
+    has_event_with(&bed, "twin", &[&provider_id_of(&one), &provider_id_of(&other)]).await;
     assert!(provider_id(&bed.nodes().get("twin").await.unwrap()).is_none());
     bed.cluster.cloud.delete_instance(&one.id).await.unwrap();
 
@@ -166,7 +168,7 @@ async fn names_that_mislead_and_clouds_that_cannot_tell_are_waited_for() {
     let foreign = bed.nodes().get("foreign").await.unwrap();
     assert!(is_uninitialised(&foreign) && provider_id(&foreign).is_some_and(|id| id == "aws:///zone/i-1"));
 
-    // Whoever waits is asked for together with all others, and less and less often.
+    // Nodes that wait are looked up together, at growing intervals.
     bed.cluster.cloud.reset_counts().await.unwrap();
     for number in 0..LATE {
         node(&format!("late-{number}")).register(&client).await.unwrap();
@@ -196,8 +198,8 @@ async fn names_that_mislead_and_clouds_that_cannot_tell_are_waited_for() {
 }
 
 /// Waits until a node has an Event with all these words.
-async fn told_of(bed: &Bed, node: &str, words: &[&str]) {
-    let what = format!("{node} is told of {words:?}");
+async fn has_event_with(bed: &Bed, node: &str, words: &[&str]) {
+    let what = format!("{node} has an Event with {words:?}");
     let told = eventually(&what, bed.within, || async {
         let events = bed.events("Node", node).await?;
         let mut messages = events.iter().filter_map(|event| event.message.as_deref());
@@ -207,8 +209,7 @@ async fn told_of(bed: &Bed, node: &str, words: &[&str]) {
     told.await.unwrap();
 }
 
-/// What the controller wrote to a node, in order: verb, resource, answer. What is refused may be tried again before the change is
-/// seen.
+/// The controller's writes to a node, in order: verb, resource, status. A refused write may be repeated before the change is visible.
 fn writes(bed: &mut Bed, since: Mark, node: &str) -> Vec<String> {
     let writes = bed.writes_of("node-controller", since, "").unwrap();
     let of_node = writes.into_iter().filter(|it| it.name == node && it.resource.starts_with("nodes"));
@@ -229,10 +230,11 @@ fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == key)
 }
 
-/// An answer without a word in it is neither success nor absence, an instance without an ID is none that a node could run on, and
-/// nobody ends for it.
+/// An empty answer is neither success nor proof of absence, and an instance without an ID cannot belong to a node. No node is initialised
+/// or deleted because of them.
+// Behaviour: NI5, NI9, W8
 #[tokio::test]
-async fn answers_that_say_nothing_initialise_no_node_and_end_none() {
+async fn empty_answers_initialise_and_delete_no_node() {
     let adapter = Odd::start().await.unwrap();
     let mut values = nodes_alone();
     let often = json!({ "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "1s" } });
@@ -258,7 +260,7 @@ async fn answers_that_say_nothing_initialise_no_node_and_end_none() {
     let writes = bed.writes_of("node-controller", Mark::default(), "").unwrap();
     assert!(!writes.iter().any(|it| it.resource.starts_with("nodes")), "{writes:?}");
 
-    // As soon as it says something they go on. Then it loses its tongue again, and they are not ready any more.
+    // Nodes are initialised when the answers become usable. Then the answers become unusable again, and the nodes are not ready.
     let known = ["hollow", "newer", "wordless", "unproven"];
     let odd: Vec<_> = known.iter().map(|name| adapter.of(name)).collect();
     for name in known {
@@ -267,13 +269,13 @@ async fn answers_that_say_nothing_initialise_no_node_and_end_none() {
     for name in known {
         bed.initialised(name).await.unwrap();
     }
-    nobody_ends_for_it(&bed, &adapter, known.into_iter().zip(odd)).await;
+    no_node_is_deleted_for_it(&bed, &adapter, known.into_iter().zip(odd)).await;
     let pod = bed.cluster.pods.get("node-controller").unwrap();
     assert!(pod.is_running() && pod.id() == process, "{}", pod.tail());
 }
 
-/// Nodes are not ready, and the adapter says nothing of their machines; but for one, in the end.
-async fn nobody_ends_for_it(
+/// The nodes are not ready, and the adapter's answers are unusable. Only the node that has evidence in the end is deleted.
+async fn no_node_is_deleted_for_it(
     bed: &Bed,
     adapter: &Odd,
     said: impl Iterator<Item = (&'static str, wire::InstanceResult)>,
@@ -286,7 +288,7 @@ async fn nobody_ends_for_it(
     }
     for name in known {
         let id = format!("odd://{name}");
-        let what = format!("{id} is asked for three times");
+        let what = format!("{id} is looked up three times");
         let asked = eventually(&what, bed.within, || async {
             let times = adapter.asked(&id);
             ensure!(times >= 3, "{times} times");
@@ -296,7 +298,7 @@ async fn nobody_ends_for_it(
         assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
     }
 
-    // The same word with evidence is heard. A sign of life before, so that it is asked for at once.
+    // The same answer with evidence is accepted. The node is ready before, so that the controller asks at once.
     let evidence = wire::Evidence {
         method: wire::evidence::Method::DirectGetNotFound.into(),
         ..wire::Evidence::default()
@@ -306,14 +308,14 @@ async fn nobody_ends_for_it(
         set_ready(&bed.client(), "unproven", ready).await.unwrap();
     }
     let nodes = bed.nodes();
-    let gone = eventually("the node is gone", bed.within, || async {
-        ensure!(nodes.get_opt("unproven").await?.is_none(), "it is there");
+    let gone = eventually("the node is deleted", bed.within, || async {
+        ensure!(nodes.get_opt("unproven").await?.is_none(), "it still exists");
         Ok(())
     });
     gone.await.unwrap();
 }
 
-/// An adapter that lists nothing, and answers of each node and its machine what the test ordered.
+/// An adapter that lists nothing, and gives the answers that the test ordered for each node.
 struct Odd {
     url: String,
     state: Arc<Mutex<Said>>,
@@ -322,9 +324,9 @@ struct Odd {
 
 #[derive(Default)]
 struct Said {
-    /// By the node's name, which is also the end of its provider ID.
+    /// By the name of the node, which is also the end of its provider ID.
     answers: BTreeMap<String, wire::InstanceResult>,
-    /// How often it was asked for each provider ID.
+    /// Number of look-ups of each provider ID.
     asked: BTreeMap<String, usize>,
 }
 
@@ -338,13 +340,13 @@ impl Odd {
             .add_service(InstanceServiceServer::new(service));
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // Serving ends only with the task.
+            // The server ends only with the task.
             let _ended = server.serve_with_incoming(TcpIncoming::from(listener)).await.is_ok();
         });
         Ok(Self { url, state, _server: task })
     }
 
-    /// How the chart leads controllers here.
+    /// Sets the endpoint of the controllers, as the chart does.
     fn values(&self) -> Value {
         let tls = json!({ "mode": "off" });
         json!({ "kind": "external", "endpoint": self.url, "tls": tls, "authentication": "none" })
@@ -382,7 +384,7 @@ impl AdapterService for Service {
         &self,
         _: Request<wire::WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
-        Err(Status::unimplemented("it has no status"))
+        Err(Status::unimplemented("this adapter has no status"))
     }
 }
 

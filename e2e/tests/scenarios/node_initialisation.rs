@@ -1,6 +1,6 @@
-//! Nodes, from their registration to the last change at the cloud.
+//! Nodes, from their registration to the last change of their instances.
 
-#![expect(clippy::indexing_slicing, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,10 @@ use serde_json::json;
 
 const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// Any number of nodes that join together costs the cloud a handful of reads, with all controllers at work.
+/// Any number of nodes that join together costs the cloud a few reads, with all controllers running.
+// Behaviour: NI15, W1, W6
 #[tokio::test]
-async fn a_hundred_nodes_cost_five_calls_and_no_write() {
+async fn a_hundred_nodes_cost_five_reads_and_no_write() {
     let mut bed = Bed::start().await.unwrap();
     let made = bed.cluster.cloud.create_numbered("node-{n}", 100).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
@@ -28,7 +29,7 @@ async fn a_hundred_nodes_cost_five_calls_and_no_write() {
     let all = eventually("all nodes have lost the taint", seconds(60), || async {
         let all = nodes.list(&ListParams::default()).await?.items;
         let left = all.iter().filter(|node| is_uninitialised(node)).count();
-        ensure!(left == 0, "{left} have it");
+        ensure!(left == 0, "{left} still have it");
         Ok(all)
     });
     let all = all.await.unwrap();
@@ -43,12 +44,13 @@ async fn a_hundred_nodes_cost_five_calls_and_no_write() {
     assert_addresses_came_first(&bed.writes_of("node-controller", <_>::default(), "").unwrap(), &made);
 }
 
-/// What a node waits for stands at the node, and as soon as it is there the node goes on.
+/// An Event on the node says what it waits for, and the node is initialised as soon as that exists.
+// Behaviour: NI3, NA1, NA5, NA6, NP6, W7
 #[tokio::test]
-async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
+async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
     let bed = Bed::start().await.unwrap();
     let cloud = &bed.cluster.cloud;
-    // Its machine changes at the cloud, of which nobody is told: the next listing shows it. Meanwhile, the others.
+    // The instance changes in the cloud without notice: the next listing shows it. Other cases run until then.
     let joined = bed.join("changes", None).await.unwrap();
     let change = json!({
         "type": "s.large",
@@ -65,7 +67,7 @@ async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
 
     node("early").register(&bed.client()).await.unwrap();
     let told = bed.told("Node", "early", "InstanceNotVisible").await.unwrap();
-    assert!(told.contains("Waits for the cloud to show an instance named \"early\""), "{told}");
+    assert!(told.contains("Waiting for the cloud to show an instance named \"early\""), "{told}");
     assert!(is_uninitialised(&bed.nodes().get("early").await.unwrap()));
     let late = cloud.create_instance("early").await.unwrap();
     assert_is_of(&bed.initialised("early").await.unwrap(), &late);
@@ -88,7 +90,7 @@ async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
     let mut taints = followed.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     assert!(taints.any(|taint| taint.key == "example.com/kept"), "{:?}", followed.spec);
 
-    let changed = bed.until_node("changes", "shows what changed at the cloud", |node| {
+    let changed = bed.until_node("changes", "has the changes of its instance", |node| {
         let addresses = addresses(node);
         ensure!(addresses.contains(&("InternalIP".to_owned(), "10.9.9.9".to_owned())), "{addresses:?}");
         ensure!(node.labels()["node.kubernetes.io/instance-type"] == "s.large", "{:?}", node.labels());
@@ -99,7 +101,7 @@ async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
         ("InternalIP", "10.9.9.9"),
         ("ExternalIP", "203.0.113.9"),
         ("InternalIP", "fd00::9"),
-        // What the cloud does not name stays as the kubelet said.
+        // An address that the cloud does not list stays as the kubelet set it.
         ("Hostname", "changes"),
     ];
     assert_eq!(addresses(&changed), wanted.map(|(kind, address)| (kind.to_owned(), address.to_owned())));
@@ -112,9 +114,10 @@ async fn a_node_says_what_it_waits_for_and_follows_the_cloud() {
     }
 }
 
-/// A node that says next to nothing, addresses of both families in any spelling, and what people do to labels.
+/// A node with almost empty fields, addresses of both families in any spelling, and labels that users change.
+// Behaviour: NA2, P33
 #[tokio::test]
-async fn odd_nodes_and_edits_by_hand_are_put_right() {
+async fn unusual_nodes_and_manual_edits_are_corrected() {
     let bed = Bed::start().await.unwrap();
     let (cloud, nodes) = (&bed.cluster.cloud, bed.nodes());
     // Without labels, annotations, addresses or conditions.
@@ -162,7 +165,7 @@ async fn odd_nodes_and_edits_by_hand_are_put_right() {
     let (zone, older) = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone");
     let edits = json!({ "metadata": { "labels": { zone: "by-hand", older: null, "team": "blue" } } });
     bed.patch_node("bare", &edits).await.unwrap();
-    bed.until_node("bare", "has the cloud's labels again", |node| {
+    bed.until_node("bare", "has the labels of the cloud again", |node| {
         let labels = node.labels();
         ensure!(labels.get(zone) == Some(&bare_machine.zone), "{labels:?}");
         ensure!(labels.get(older) == Some(&bare_machine.zone), "{labels:?}");
@@ -175,7 +178,7 @@ async fn odd_nodes_and_edits_by_hand_are_put_right() {
     assert_eq!(counts.writes, 0, "{counts:?}");
 }
 
-/// A node has everything that its machine gives it.
+/// The node has all values of its instance.
 #[track_caller]
 fn assert_is_of(node: &Node, instance: &Instance) {
     assert_eq!(provider_id(node), Some(format!("sim://{}/{}", instance.region, instance.id)));
@@ -186,7 +189,7 @@ fn assert_is_of(node: &Node, instance: &Instance) {
         ("failure-domain.beta.kubernetes.io/zone", &instance.zone),
         ("topology.kubernetes.io/region", &instance.region),
         ("failure-domain.beta.kubernetes.io/region", &instance.region),
-        // The kubelet's own stay.
+        // The kubelet's own addresses stay.
         ("kubernetes.io/hostname", &instance.name),
     ];
     for (key, value) in labels {
@@ -197,7 +200,7 @@ fn assert_is_of(node: &Node, instance: &Instance) {
     assert_eq!(addresses(node), [internal, hostname]);
 }
 
-/// No pod was ever let onto a node without addresses.
+/// No pod was ever admitted to a node without addresses.
 #[track_caller]
 fn assert_addresses_came_first(writes: &[AuditWrite], made: &[Instance]) {
     let mut of_nodes = BTreeMap::<_, Vec<_>>::new();

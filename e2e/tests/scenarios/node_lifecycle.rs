@@ -1,6 +1,6 @@
-//! The end of nodes: machines that are switched off, that are gone, and that only seem to be.
+//! The end of nodes: instances that are stopped, that are gone, or that only seem to be gone.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 
@@ -23,10 +23,10 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const RIGHTS: &str = "cloud-controllers:node-controller";
 const LET_GO: &str = "cloudadapter.dev/delete-despite-brake";
 const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
-/// So often somebody else is faster.
+/// Number of attempts in which another writer is faster.
 const RACES: usize = 3;
 
-/// Everybody looks often, so that nobody waits long.
+/// All processes poll often, so that the test does not wait long.
 fn often(brake: &Value) -> Value {
     let mut deletion = json!({ "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "10m" });
     merge(&mut deletion, brake);
@@ -40,7 +40,7 @@ async fn start(brake: &Value) -> Bed {
     start_with(&often(brake)).await
 }
 
-/// Only nodes are of interest.
+/// Only the node-controller runs.
 async fn start_alone(brake: &Value) -> Bed {
     let mut values = often(brake);
     let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
@@ -55,9 +55,10 @@ async fn start_with(values: &Value) -> Bed {
     bed
 }
 
-/// A machine that is switched off keeps pods away; one that is gone takes its node with it, and nobody else.
+/// A node whose instance is stopped is tainted. A node whose instance is gone is deleted, and no other node is.
+// Behaviour: NI10, ND1, ND2, ND7, ND8, W4
 #[tokio::test]
-async fn a_node_is_tainted_while_its_machine_is_off_and_goes_with_it() {
+async fn a_node_is_tainted_and_deleted_with_its_instance() {
     let mut bed = start(&json!({ "window": "1s" })).await;
     for name in ["a", "b", "ready"] {
         bed.join(name, None).await.unwrap();
@@ -70,7 +71,7 @@ async fn a_node_is_tainted_while_its_machine_is_off_and_goes_with_it() {
     set_ready(&client, "a", Ready::True).await.unwrap();
     until_tainted(&bed, "a", false).await;
 
-    // Nodes that are none of our business, and one whose kubelet works though the cloud has lost its machine.
+    // Nodes that this controller does not manage, and one whose kubelet works though the cloud has lost its instance.
     for (name, id) in [("foreign", "aws:///zone/i-1"), ("odd", "i-1")] {
         node(name).provider_id(id).not_ready().register(&client).await.unwrap();
     }
@@ -96,9 +97,10 @@ async fn a_node_is_tainted_while_its_machine_is_off_and_goes_with_it() {
     assert!(matches!(deleted.as_slice(), [it] if it.name == "b" && it.code == 200), "{deleted:?}");
 }
 
-/// More nodes than the brake lets go stay, all of them, until a person lets one go; it is told everywhere.
+/// If more nodes would be deleted than the brake allows, none is, until a user allows one. Events, log and metrics report it.
+// Behaviour: ND12
 #[tokio::test]
-async fn a_mass_deletion_is_held_and_told() {
+async fn a_mass_deletion_is_held_and_reported() {
     let mut bed = start(&json!({ "maxShare": 20 })).await;
     for name in ["a", "b", "c", "d", "e"] {
         bed.join(name, None).await.unwrap();
@@ -106,7 +108,7 @@ async fn a_mass_deletion_is_held_and_told() {
     for name in ["a", "b", "c"] {
         bed.cluster.cloud.delete_instance(&machine(&bed, name).await).await.unwrap();
     }
-    // Seen at the same time, however slow this machine is: the first one alone might go.
+    // Visible at the same time, however slow this machine is: a single node would be deleted.
     let client = bed.client();
     let controller = bed.cluster.pods.get("node-controller").unwrap().id().unwrap();
     let controller = Pid::from_raw(controller.try_into().unwrap()).unwrap();
@@ -120,12 +122,12 @@ async fn a_mass_deletion_is_held_and_told() {
     }
     let events: Api<Event> = Api::all(bed.client());
     let reason = ListParams::default().fields("reason=NodeDeletionBrakeTripped");
-    let whole = eventually("it is told for all", WITHIN, || async {
-        events.list(&reason).await?.items.into_iter().next_back().context("nothing is told")
+    let whole = eventually("one Event reports all of them", WITHIN, || async {
+        events.list(&reason).await?.items.into_iter().next_back().context("no Event")
     });
     let whole = whole.await.unwrap();
     let told = whole.message.unwrap_or_default();
-    assert!(told.contains("no more than 1 may go"), "{told}");
+    assert!(told.contains("at most 1 may be deleted"), "{told}");
     let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
     let lease = leases.get("cloud-node-controller").await.unwrap();
     let about = whole.involved_object;
@@ -133,11 +135,11 @@ async fn a_mass_deletion_is_held_and_told() {
     assert!(about.uid.is_some() && about.uid == lease.metadata.uid, "{:?}", about.uid);
     let gauges = async |bed: &mut Bed, held: f64, tripped: f64| {
         let pod = &*bed.cluster.pods.get("node-controller").unwrap();
-        let shows = eventually("the metrics show it", WITHIN, || async {
+        let shows = eventually("the metrics report it", WITHIN, || async {
             for (name, wanted) in [("deletions_held", held), ("deletion_brake_tripped", tripped)] {
                 let gauge = pod.counted(&format!("cloud_controller_node_{name}"), "controller").await?;
                 let shown: f64 = gauge.values().sum();
-                ensure!((shown - wanted).abs() < 0.5, "{name} is {gauge:?}, not {wanted}");
+                ensure!((shown - wanted).abs() < 0.5, "{name} is {gauge:?}, expected {wanted}");
             }
             Ok(())
         });
@@ -154,16 +156,17 @@ async fn a_mass_deletion_is_held_and_told() {
         assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
     }
 
-    // One of them less: the other one may go.
+    // With one candidate less, the other one may be deleted.
     set_ready(&bed.client(), "a", Ready::True).await.unwrap();
     until_gone(&bed, "c").await;
     gauges(&mut bed, 0.0, 0.0).await;
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
 }
 
-/// Neither its listing nor its answers name any machine: that proves nothing.
+/// Neither its listing nor its answers contain any instance: that proves nothing.
+// Behaviour: ND6, W8
 #[tokio::test]
-async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
+async fn an_empty_cloud_deletes_no_node() {
     let mut bed = start_alone(&json!({ "maxShare": 20 })).await;
     let all = ["a", "b", "c", "d", "e"];
     for name in all {
@@ -179,10 +182,10 @@ async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
         set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
     }
     for operation in [Operation::ListInstances, Operation::BatchGetInstances] {
-        let asked = eventually("the cloud shows nothing, three times", WITHIN, || async {
+        let asked = eventually("the cloud answers without instances, three times", WITHIN, || async {
             let requests = bed.cluster.cloud.requests().await?;
             let struck = requests.iter().filter(|entry| entry.fault && entry.operation == operation).count();
-            ensure!(struck >= 3, "{operation} shows nothing {struck} times");
+            ensure!(struck >= 3, "{operation}: {struck} answers without instances");
             Ok(())
         });
         asked.await.unwrap();
@@ -194,9 +197,10 @@ async fn a_cloud_that_shows_nothing_all_at_once_ends_no_node() {
     assert!(writes.iter().all(|it| it.verb != "delete"), "{writes:?}");
 }
 
-/// Machines go while the adapter is away, and a crowd of them while the controller is, just after the cloud has shown nothing.
+/// Instances are deleted while the adapter is down, and many more while the controller is down, just after an empty listing.
+// Behaviour: ND5, ND12, ND13, P31
 #[tokio::test]
-async fn what_went_while_nobody_looked_is_found_and_a_crowd_of_it_is_held() {
+async fn deletions_during_an_outage_are_found_and_may_be_held() {
     let mut bed = start_alone(&json!({ "maxNumber": 1, "window": "1s" })).await;
     let (crowd, others, removed) = (["a", "b", "c"], ["d", "e"], ["f", "g"]);
     let all = [&crowd[..], &others, &removed].concat();
@@ -207,7 +211,7 @@ async fn what_went_while_nobody_looked_is_found_and_a_crowd_of_it_is_held() {
     for name in &all {
         bed.initialised(name).await.unwrap();
     }
-    an_adapter_that_is_away_deletes_nothing(&mut bed, removed).await;
+    unavailable_adapter_deletes_nothing(&mut bed, removed).await;
     bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
     for name in removed {
         until_gone(&bed, name).await;
@@ -217,7 +221,7 @@ async fn what_went_while_nobody_looked_is_found_and_a_crowd_of_it_is_held() {
     let empty = json!({ "match": { "operation": "ListInstances" }, "action": "empty_page" });
     bed.cluster.cloud.add_fault(&from_value(empty).unwrap()).await.unwrap();
     let pod = &*bed.cluster.pods.get("node-controller").unwrap();
-    let empty = eventually("the controller sees no machine", WITHIN, || async {
+    let empty = eventually("the controller sees no instance", WITHIN, || async {
         let objects = pod.counted("cloud_controller_mirror_objects", "mirror").await?;
         ensure!(objects.get("instances").is_some_and(|&there| there < 0.5), "{objects:?}");
         Ok(())
@@ -238,11 +242,11 @@ async fn what_went_while_nobody_looked_is_found_and_a_crowd_of_it_is_held() {
     let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
     let mut deleted: Vec<_> = writes.iter().filter(|it| it.verb == "delete").map(|it| &*it.name).collect();
     deleted.sort_unstable();
-    assert_eq!(deleted, removed, "and no other");
+    assert_eq!(deleted, removed, "no other node is deleted");
 }
 
-/// The autoscaler removes some. That the adapter is away is told on the controller's own pages, and at none of them.
-async fn an_adapter_that_is_away_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) {
+/// The autoscaler removes some nodes. The outage of the adapter is reported on the controller's own pages, and on none of the nodes.
+async fn unavailable_adapter_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) {
     bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
     bed.unready("node-controller", "not reachable since").await.unwrap();
     let asked = questions(bed).await;
@@ -251,7 +255,7 @@ async fn an_adapter_that_is_away_deletes_nothing(bed: &mut Bed, removed: [&str; 
         bed.patch_node(name, &taint).await.unwrap();
         lose(bed, name).await;
     }
-    // Nodes are looked at: this one is ready.
+    // The controller still reconciles nodes: this one is ready.
     let taint = json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } });
     for _ in 0..3 {
         bed.patch_node("a", &taint).await.unwrap();
@@ -266,9 +270,9 @@ async fn an_adapter_that_is_away_deletes_nothing(bed: &mut Bed, removed: [&str; 
     assert_eq!(questions(bed).await, asked);
     let pod = &*bed.cluster.pods.get("node-controller").unwrap();
     let log = fs::read_to_string(pod.log()).unwrap();
-    let told = |line: &str| line.contains("Waits until it is reachable") && line.contains("cloud adapter");
+    let told = |line: &str| line.contains("retrying until it is reachable") && line.contains("cloud adapter");
     assert!(log.lines().any(told), "{}", pod.tail());
-    let ages = eventually("the mirror of the cloud ages", WITHIN, || async {
+    let ages = eventually("the cache of the cloud becomes old", WITHIN, || async {
         let ages = pod.counted("cloud_controller_mirror_age_seconds", "mirror").await?;
         ensure!(ages.get("instances").is_some_and(|&age| age > 5.0), "{ages:?}");
         Ok(())
@@ -276,14 +280,15 @@ async fn an_adapter_that_is_away_deletes_nothing(bed: &mut Bed, removed: [&str; 
     ages.await.unwrap();
 }
 
-/// How often the controller has asked what became of machines.
+/// Number of `BatchGetInstances` calls of the controller.
 async fn questions(bed: &mut Bed) -> Option<f64> {
     let pod = bed.cluster.pods.get("node-controller").unwrap();
     let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
     calls.get("BatchGetInstances").copied()
 }
 
-/// The cloud takes the token, and shows another project, where none of the machines is. That proves nothing.
+/// The cloud accepts the token, but for another project, which has none of the instances. That proves nothing.
+// Behaviour: ND6, W3
 #[tokio::test]
 async fn credentials_of_another_project_delete_nothing() {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
@@ -309,15 +314,16 @@ async fn credentials_of_another_project_delete_nothing() {
     for name in ["a", "b", "c"] {
         set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
     }
-    // An adapter that knew better notices it, and its listings of before stay.
+    // A running adapter notices the other project, and its earlier listings stay.
     let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
-    let noticed = eventually("the adapter sends nothing with these credentials", WITHIN, || async {
-        let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
-        ensure!(states.get("credentials").is_some_and(|&state| state > 0.0), "{states:?}");
-        Ok(())
-    });
+    let noticed =
+        eventually("the adapter stops calling the cloud with these credentials", WITHIN, || async {
+            let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
+            ensure!(states.get("credentials").is_some_and(|&state| state > 0.0), "{states:?}");
+            Ok(())
+        });
     noticed.await.unwrap();
-    // One that is started with them knows no better, and the controller has no picture of the cloud.
+    // A new adapter cannot notice it; the controller has no listing of the cloud.
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     adapter.terminate().await.unwrap();
     adapter.start().unwrap();
@@ -327,9 +333,10 @@ async fn credentials_of_another_project_delete_nothing() {
     }
 }
 
-/// Whoever is not proven to be gone stays: also one that comes back between the proof and the deletion.
+/// A node whose instance is not proven gone stays, even if it comes back between the proof and the deletion.
+// Behaviour: ND4, ND6, ND7, ND10, ND11, P32
 #[tokio::test]
-async fn who_is_not_proven_gone_stays_to_the_last_moment() {
+async fn a_node_without_proof_of_absence_stays() {
     let mut values = often(&json!({ "window": "1s", "maxShare": 100 }));
     let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
     merge(&mut values, &idle);
@@ -342,7 +349,7 @@ async fn who_is_not_proven_gone_stays_to_the_last_moment() {
         bed.join(name, None).await.unwrap();
     }
     running_machines_cost_nothing(&bed).await;
-    // Its machine goes before it is initialised.
+    // The instance is deleted before the node is initialised.
     let young = bed.cluster.cloud.create_instance("young").await.unwrap();
     bed.cluster.cloud.delete_instance(&young.id).await.unwrap();
     let id = format!("sim://{}/{}", young.region, young.id);
@@ -352,9 +359,9 @@ async fn who_is_not_proven_gone_stays_to_the_last_moment() {
         json!({ "match": { "operation": "BatchGetInstances" }, "action": { "respond": { "status": 500 } } });
     bed.cluster.cloud.add_fault(&from_value(fails).unwrap()).await.unwrap();
     lose(&bed, "untold").await;
-    let asked = eventually("the cloud cannot tell, twice", WITHIN, || async {
+    let asked = eventually("the cloud fails twice", WITHIN, || async {
         let struck = bed.cluster.cloud.requests().await?.iter().filter(|entry| entry.fault).count();
-        ensure!(struck >= 2, "asked {struck} times");
+        ensure!(struck >= 2, "{struck} failed calls");
         Ok(())
     });
     asked.await.unwrap();
@@ -362,8 +369,8 @@ async fn who_is_not_proven_gone_stays_to_the_last_moment() {
     bed.cluster.cloud.clear_faults().await.unwrap();
     until_gone(&bed, "untold").await;
 
-    a_refused_deletion_is_told(&bed).await;
-    somebody_is_faster_in_each_attempt(&mut bed, &proxy).await;
+    a_refused_deletion_is_reported(&bed).await;
+    another_writer_wins_each_race(&mut bed, &proxy).await;
 
     proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/last"));
     lose(&bed, "last").await;
@@ -386,14 +393,14 @@ async fn who_is_not_proven_gone_stays_to_the_last_moment() {
     }
 }
 
-/// A node that is not ready is no reason to ask while its machine is listed, and an old taint is left until it is ready.
+/// While the instance is listed, a node that is not ready causes no look-up, and an old taint stays until the node is ready.
 async fn running_machines_cost_nothing(bed: &Bed) {
     let client = bed.client();
     let taint = json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } });
     set_ready(&client, "runs", Ready::False).await.unwrap();
     bed.patch_node("runs", &taint).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
-    // Passes go on, for the other one is tainted.
+    // The passes continue, since the other node is tainted.
     set_ready(&client, "stops", Ready::Unknown).await.unwrap();
     bed.cluster
         .cloud
@@ -408,8 +415,8 @@ async fn running_machines_cost_nothing(bed: &Bed) {
     assert_eq!(asked, 0);
 }
 
-/// The API server does not let a node go, and then does.
-async fn a_refused_deletion_is_told(bed: &Bed) {
+/// The API server refuses to delete a node, and later deletes it.
+async fn a_refused_deletion_is_reported(bed: &Bed) {
     let rights: Api<ClusterRole> = Api::all(bed.client());
     let may = rights.get(RIGHTS).await.unwrap();
     let mut may_not = may.clone();
@@ -422,8 +429,8 @@ async fn a_refused_deletion_is_told(bed: &Bed) {
     until_gone(bed, "refused").await;
 }
 
-/// The node changes between each look and the deletion that follows it.
-async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
+/// The node changes between each read and the deletion that follows it.
+async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/raced"));
     lose(bed, "raced").await;
     for race in 0..RACES {
@@ -441,7 +448,7 @@ async fn somebody_is_faster_in_each_attempt(bed: &mut Bed, proxy: &ApiProxy) {
     assert_eq!(bed.times("Node", "raced", "DeletingNodeFailed").await.unwrap(), 0);
 }
 
-/// A machine goes, and its kubelet falls silent.
+/// Deletes the instance of a node and stops its heartbeats.
 async fn lose(bed: &Bed, name: &str) {
     bed.cluster.cloud.delete_instance(&machine(bed, name).await).await.unwrap();
     set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
@@ -452,7 +459,7 @@ async fn set_rules(rights: &Api<ClusterRole>, role: &ClusterRole) {
     rights.patch(RIGHTS, &PatchParams::default(), &Patch::Merge(&rules)).await.unwrap();
 }
 
-/// A deletion was refused, and the node is there.
+/// Waits until a deletion was refused, and checks that the node still exists.
 async fn stays(bed: &mut Bed, name: &str, uid: Option<String>) {
     let what = format!("the deletion of {name} is refused");
     let user = bed.cluster.pods.get("node-controller").unwrap().user().to_owned();
@@ -471,7 +478,7 @@ async fn annotate(bed: &Bed, name: &str, value: &str) {
     bed.patch_node(name, &json!({ "metadata": { "annotations": { LET_GO: value } } })).await.unwrap();
 }
 
-/// The ID of a node's machine.
+/// The instance ID of a node.
 async fn machine(bed: &Bed, name: &str) -> String {
     let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
     id.rsplit('/').next().unwrap().to_owned()
@@ -479,10 +486,10 @@ async fn machine(bed: &Bed, name: &str) -> String {
 
 async fn until_gone(bed: &Bed, name: &str) {
     let nodes = bed.nodes();
-    let what = format!("node {name} is gone");
+    let what = format!("node {name} is deleted");
     let gone = eventually(&what, WITHIN, || async {
         let left = nodes.get_opt(name).await?;
-        ensure!(left.is_none(), "it is there: {:?}", bed.events("Node", name).await?);
+        ensure!(left.is_none(), "it still exists: {:?}", bed.events("Node", name).await?);
         Ok(())
     });
     gone.await.unwrap();

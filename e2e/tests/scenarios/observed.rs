@@ -1,7 +1,7 @@
-//! The chart's dashboard and alerts, asked of a real Prometheus that scrapes the real processes: each query has an answer, and what
-//! goes wrong makes alerts fire.
+//! The chart's dashboard and alerts in a real Prometheus that scrapes the real processes: each query has a result, and faults make alerts
+//! fire.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use serde_json::json;
 
 const ALERTS: &str = include_str!("../../../helm/cloud-controllers/files/alerts.yaml");
 const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: None };
-/// In place of Grafana's variable, for such scrapes.
+/// Replaces Grafana's variable, for this scrape interval.
 const INTERVAL: &str = "30s";
-/// How the names of our metrics begin.
+/// Prefixes of the project's metrics.
 const OURS: [&str; 9] = [
     "cloud_adapter_",
     "cloud_controller_",
@@ -29,11 +29,11 @@ const OURS: [&str; 9] = [
     "service_controller_",
     "workqueue_",
 ];
-/// Nodes that come one after the other, at most, until everything was counted twice.
+/// Maximum number of nodes that join one after the other, until every counter has increased twice.
 const ROUNDS: usize = 20;
 
 #[tokio::test]
-async fn every_query_of_the_chart_has_an_answer_and_what_goes_wrong_is_an_alert() {
+async fn chart_queries_have_results_and_faults_fire_alerts() {
     let few = json!({ "rate": 20, "burst": 20 });
     let limits = json!({ "buckets": { "compute": few, "network": few, "loadbalancer": few } });
     let often = json!({ "maxAge": "2s" });
@@ -49,7 +49,7 @@ async fn every_query_of_the_chart_has_an_answer_and_what_goes_wrong_is_an_alert(
     let queries = queries();
     assert!(queries.len() > 40, "{queries:#?}");
     let mut unanswered = Vec::new();
-    // What is counted for the first time is no increase yet.
+    // A counter that appears is not an increase yet.
     for round in 1..=ROUNDS {
         traffic(&bed, round).await;
         unanswered.clear();
@@ -63,13 +63,13 @@ async fn every_query_of_the_chart_has_an_answer_and_what_goes_wrong_is_an_alert(
             break;
         }
     }
-    assert!(unanswered.is_empty(), "in {ROUNDS} rounds no number for {unanswered:#?}");
+    assert!(unanswered.is_empty(), "no value for {unanswered:#?} after {ROUNDS} rounds");
     told(&prometheus).await;
     rules(&bed, &prometheus).await;
     prometheus.stop().await.unwrap();
 }
 
-/// A cloud that throttles and fails, an object that nobody can help, a machine that is not there.
+/// A cloud that throttles and fails, an invalid Service, a node without an instance.
 async fn trouble(bed: &Bed) {
     let faults = [
         ("CreateLoadBalancer", 1, json!({ "status": 429, "headers": { "retry-after": "1" } })),
@@ -85,13 +85,13 @@ async fn trouble(bed: &Bed) {
     broken.create(&bed.client()).await.unwrap();
 }
 
-/// A node with a route, and a Service that has it as a member.
+/// A node with a route, and a Service that has it as a backend.
 async fn traffic(bed: &Bed, round: usize) {
     let name = format!("n-{round}");
     bed.join(&name, Some(&format!("10.244.{round}.0/24"))).await.unwrap();
     service(&format!("web-{round}")).port(80).create(&bed.client()).await.unwrap();
     bed.address(&format!("web-{round}")).await.unwrap();
-    bed.until_cloud("the node is a member", |state| {
+    bed.until_cloud("the node is a backend", |state| {
         let members = &state.balancer(&format!("web-{round}"))?.pools.first().context("no pool")?.members;
         ensure!(members.len() == round, "{} members", members.len());
         ensure!(state.routes.len() == round, "{} routes", state.routes.len());
@@ -101,7 +101,7 @@ async fn traffic(bed: &Bed, round: usize) {
     .unwrap();
 }
 
-/// The numbers are those of what happened.
+/// The values match what happened.
 async fn told(prometheus: &Prometheus) {
     for (query, least) in [
         ("sum(cloud_adapter_leader)", 1.0),
@@ -121,14 +121,14 @@ async fn told(prometheus: &Prometheus) {
     }
 }
 
-/// Each rule can be evaluated; a file that is refused fires, until it is mended.
+/// Each rule can be evaluated; the alert for a refused file fires until the file is fixed.
 async fn rules(bed: &Bed, prometheus: &Prometheus) {
     let stands = async |name: &str, state: &str| {
         let what = format!("{name} is {state}");
         let seen = eventually(&what, WITHIN, || async {
             let rules = prometheus.api.rules().await?;
-            let rule = rules.iter().find(|rule| rule.name == name).context("there is no such rule")?;
-            ensure!(rule.state == state, "it is {}", rule.state);
+            let rule = rules.iter().find(|rule| rule.name == name).context("no such rule")?;
+            ensure!(rule.state == state, "the state is {}", rule.state);
             Ok(())
         });
         seen.await.unwrap();
@@ -149,7 +149,7 @@ async fn rules(bed: &Bed, prometheus: &Prometheus) {
     }
 }
 
-/// Every query of the dashboard, and every series that an alert asks for.
+/// Every query of the dashboard, and every series that an alert uses.
 fn queries() -> BTreeSet<String> {
     let of_board = dashboard_queries(INTERVAL).unwrap();
     let of_alerts = alerts().flat_map(series).collect::<Vec<_>>();
@@ -165,7 +165,7 @@ fn alerts() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// The metrics in an expression, each with the matchers behind it.
+/// The metrics in an expression, each with its matchers.
 fn series(expr: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = expr;
@@ -181,7 +181,7 @@ fn series(expr: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_an_expression_asks_for_is_found() {
+fn series_of_an_expression_are_found() {
     assert_eq!(
         series(
             r#"histogram_quantile(0.9, sum by (le) (rate(workqueue_a_bucket{b="c", d=~"e"}[5m]))) > 2 and on (x) running_managed_y == 1"#

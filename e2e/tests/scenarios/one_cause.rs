@@ -1,7 +1,7 @@
-//! A Service that waits for the budget: `kubectl describe`, `cloudctl explain`, the status page, an alert and a trace name the same cause in
-//! the same words, and the transcript in the documentation is what they print.
+//! A Service that waits for the budget: `kubectl describe`, `cloudctl explain`, the status page, an alert and a trace name the same cause
+//! with the same text, and the transcript in the documentation matches their output.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::path::Path;
@@ -13,21 +13,21 @@ use serde_json::json;
 use tokio::process::Command;
 use traces::testing::{Collector, Received};
 
-/// What they all say of the cause.
+/// The cause in all outputs.
 const CAUSE: &str = "waits for the budget of loadbalancer";
 const PAGE: &str = include_str!("../../../docs/explain/one-cause.md");
-/// How a block of the page begins whose lines are looked for in what is printed.
+/// Start of a block of the page whose lines must appear in the output.
 const BLOCK: &str = "```text";
-/// More than such a budget gets done within the scenario.
+/// More Services than this budget can serve during the scenario.
 const SERVICES: [&str; 10] =
     ["shop", "api", "mail", "search", "login", "metrics", "images", "chat", "news", "web"];
-/// The last to come.
+/// The Service that is created last.
 const WEB: &str = "web";
-/// The alert fires while the Service waits, which takes less than the two minutes that its rule says.
+/// The alert must fire while the Service waits, so its rule fires sooner than after the two minutes of the chart.
 const PACE: Pace = Pace { every: Duration::from_millis(500), lasts: Some(Duration::from_secs(5)) };
 
 #[tokio::test]
-async fn all_who_tell_why_a_service_waits_name_the_same_cause_in_the_same_words() {
+async fn all_outputs_name_the_same_cause_of_a_waiting_service() {
     let collector = Collector::start().await.unwrap();
     let mut bed = small_budget(&collector).await;
     let cluster = &mut bed.cluster;
@@ -55,7 +55,7 @@ async fn all_who_tell_why_a_service_waits_name_the_same_cause_in_the_same_words(
     }
     keep(&transcript);
     for (who, words) in &said[1..] {
-        assert!(words.contains(CAUSE), "{who} says otherwise:\n{words}");
+        assert!(words.contains(CAUSE), "{who} names another cause:\n{words}");
     }
     let said = words(transcript.lines());
     let is_said = |lines: &Vec<&str>| {
@@ -63,11 +63,15 @@ async fn all_who_tell_why_a_service_waits_name_the_same_cause_in_the_same_words(
         said.windows(lines.len()).any(|window| window == lines)
     };
     let untrue: Vec<_> = shown().into_iter().filter(|lines| !is_said(lines)).collect();
-    assert!(untrue.is_empty(), "docs/explain/one-cause.md shows what nobody says: {untrue:#?}\n{transcript}");
+    assert!(
+        untrue.is_empty(),
+        "docs/explain/one-cause.md has lines that are not in the output: \
+         {untrue:#?}\n{transcript}"
+    );
     prometheus.stop().await.unwrap();
 }
 
-/// One call in two seconds, and everybody sends traces.
+/// One call in two seconds, and all processes send traces.
 async fn small_budget(collector: &Collector) -> Bed {
     let limits = json!({ "reserve": 0, "buckets": { "loadbalancer": { "rate": 0.5, "burst": 1 } } });
     let variables = json!([
@@ -105,23 +109,23 @@ async fn printed(mut command: Command) -> String {
     text
 }
 
-/// The row of the Service, cell by cell.
+/// The table row of the Service, cell by cell.
 async fn page(bed: &Bed) -> String {
     let row = eventually("the page shows the Service", WITHIN, || async {
         let page = bed.cluster.pods.look_at(ADAPTER)?.page("/").await?;
         let name = format!(">default/{WEB}<");
         let row = page.split("<tr>").find(|row| row.contains(&name) && row.contains(CAUSE));
-        Ok(row.context("no row of it waits")?.to_owned())
+        Ok(row.context("no row of the Service has the cause")?.to_owned())
     });
     let row = row.await.unwrap();
     let row = row.split("</tr>").next().unwrap_or_default();
-    // What stands between the tags.
+    // The text between the tags.
     let cells: Vec<&str> =
         row.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text.trim()).collect();
     cells.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" | ")
 }
 
-/// As soon as it fires.
+/// Waits until the alert fires.
 async fn alert(prometheus: &Prometheus) -> String {
     let alert = eventually("the alert fires", WITHIN, || async {
         let all = prometheus.api.alerts().await?;
@@ -140,8 +144,8 @@ async fn alert(prometheus: &Prometheus) -> String {
     format!("{name}: {}\n{}", alert.state, lines.join("\n"))
 }
 
-/// From the reconcile of the Service to the call of the cloud that waited. Calls that several Services wait for are in the trace of one of
-/// them.
+/// The spans from the reconcile of the Service to the vendor call that waited. A call that several Services wait for is in the trace of one
+/// of them.
 async fn trace(collector: &Collector) -> String {
     let way = eventually("the call that waited is traced", 3 * WITHIN, || async {
         let received = collector.received();
@@ -161,12 +165,12 @@ async fn trace(collector: &Collector) -> String {
             let (mut way, mut at) = (vec![first], call);
             while !at.parent.is_empty() {
                 let parent = received.iter().find(|it| it.id == at.parent && it.trace == at.trace);
-                at = parent.with_context(|| format!("the parent of {at:?} has not come"))?;
+                at = parent.with_context(|| format!("the parent of {at:?} has not arrived"))?;
                 way.push(format!("{}: {}", at.service, at.name));
             }
             ensure!(
                 at.attributes.get("reconcile.key") == Some(&key),
-                "it does not begin at the Service: {at:?}"
+                "the root is not the reconcile of the Service: {at:?}"
             );
             Ok(way)
         });
@@ -177,13 +181,12 @@ async fn trace(collector: &Collector) -> String {
                 Err(error) => seen.push(format!("{error:#}")),
             }
         }
-        bail!("of {} calls that waited: {seen:#?}", seen.len())
+        bail!("{} calls that waited, without a complete trace: {seen:#?}", seen.len())
     });
     way.await.unwrap().into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// The lines of the page's transcript that somebody has to print, in pieces that leave nothing out: between two, the page has `...` or the
-/// next command.
+/// The lines of the page's transcript that the output must have, in pieces without gaps: pieces are separated by `...` or the next command.
 fn shown() -> Vec<Vec<&'static str>> {
     let blocks: Vec<&str> = PAGE.split(BLOCK).skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let lines: Vec<Vec<&str>> = blocks.iter().map(|block| block.lines().collect()).collect();
@@ -194,12 +197,12 @@ fn shown() -> Vec<Vec<&'static str>> {
     pieces
 }
 
-/// The lines that have any, without what differs each time.
+/// The non-empty lines, masked.
 fn words<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines.map(masked).filter(|line| !line.is_empty()).collect()
 }
 
-/// Without what differs each time: numbers, times, UIDs, one or many, and how wide the columns are.
+/// Masks what differs each time: numbers, times, UIDs, plural forms, and widths of columns.
 fn masked(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
         if word.chars().any(|it| it.is_ascii_digit()) { "#" } else { word.trim_end_matches('s') }
@@ -207,7 +210,7 @@ fn masked(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// For the page.
+/// Keeps the transcript for the documentation.
 fn keep(transcript: &str) {
     let dir = binaries().unwrap().with_file_name("e2e-artifacts");
     fs::create_dir_all(&dir).unwrap();
@@ -215,7 +218,7 @@ fn keep(transcript: &str) {
 }
 
 #[test]
-fn a_line_is_known_whatever_its_numbers() {
+fn masked_lines_match_whatever_their_numbers() {
     let line = "  Normal  WaitingForBudget  12s  service-controller  waits";
     assert_eq!(masked(line), masked("Normal WaitingForBudget 7s service-controller  waits"));
     assert_ne!(masked(line), masked("Normal WaitingForBudget 7s service-controller  sleeps"));

@@ -1,6 +1,6 @@
-//! The Go peer, which benchmarks are measured against: what it does and what it asks of the cloud. Ours takes over what it made.
+//! The Go peer, which benchmarks compare against: its behaviour and its vendor calls. The controllers take over what it created.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,11 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
-/// A vendor's users change over without a pause: nothing of the cloud is made anew, and no address changes.
+/// Users migrate without an interruption: nothing in the cloud is recreated, and no address changes.
+// Behaviour: SF13
 #[tokio::test]
-async fn ours_takes_over_what_the_peer_made() {
-    // Of what is not tagged by us, only what nobody owns, and only because we say so.
+async fn controllers_take_over_what_the_peer_created() {
+    // Of load balancers without our tags, only those without an owner are adopted, and only with this setting.
     let values = json!({ "serviceController": { "serviceDefaults": { "adopt": "owned" } } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     let cluster = &mut bed.cluster;
@@ -40,13 +41,13 @@ async fn ours_takes_over_what_the_peer_made() {
     for controller in CONTROLLERS {
         let mut writes = bed.writes_of(controller, mark, "").unwrap();
         writes.retain(|it| it.resource != "events");
-        assert!(writes.is_empty(), "all is as ours would have it: {writes:?}");
+        assert!(writes.is_empty(), "everything is already in sync: {writes:?}");
     }
 
-    // From here on the load balancer is ours. The routes serve, and without our tags they are nobody's: they stay.
+    // From here on this cluster owns the load balancer. The routes serve, but without our tags they have no owner: they stay.
     delete_node(&bed.client(), "b").await.unwrap();
     bed.quiet("route-controller").await.unwrap();
-    bed.until_cloud("its members are gone", |state| {
+    bed.until_cloud("node b is no backend any more", |state| {
         let balancer = state.balancer("web")?;
         ensure!(balancer.pools.iter().all(|pool| pool.members.len() == 1), "{:?}", balancer.pools);
         Ok(())
@@ -55,7 +56,7 @@ async fn ours_takes_over_what_the_peer_made() {
     .unwrap();
     assert_eq!(bed.cluster.cloud.state().await.unwrap().routes.len(), 2);
     bed.delete_service("web").await.unwrap();
-    bed.until_cloud("the load balancer is gone", |state| {
+    bed.until_cloud("the load balancer is deleted", |state| {
         ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
         Ok(())
     })
@@ -73,7 +74,7 @@ async fn nodes_join_the_peer(bed: &Bed) {
     for name in ["a", "b"] {
         bed.until_node(name, "has its network", has_network).await.unwrap();
     }
-    // One question a node, and a change of the node may make it two; one write a route.
+    // One call per node, or two if the node changes; one write per route.
     let counts = bed.cluster.cloud.reset_counts().await.unwrap();
     assert!((2..=4).contains(&counts.of(Operation::FindInstances)), "{counts:?}");
     assert_eq!((counts.of(Operation::BatchRoutes), counts.writes), (2, 2), "{counts:?}");
@@ -85,7 +86,7 @@ async fn the_peer_makes_a_load_balancer(bed: &Bed) {
     let counts = bed.cluster.cloud.counts().await.unwrap();
     let writes = [Operation::CreateLoadBalancer, Operation::CreatePool, Operation::CreateListener];
     assert_eq!((writes.map(|one| counts.of(one)), counts.writes), ([1, 2, 2], 5), "{counts:?}");
-    // It waits for the end of each write.
+    // The peer waits for the end of each write.
     assert!(counts.of(Operation::GetLoadBalancer) >= 5, "{counts:?}");
 
     let state = bed.cluster.cloud.state().await.unwrap();
@@ -96,12 +97,12 @@ async fn the_peer_makes_a_load_balancer(bed: &Bed) {
     assert!(made.pools.iter().all(|pool| pool.members.len() == 2), "{made:?}");
 }
 
-/// What is at the cloud is ours, and nothing but tags was written for that.
+/// This cluster owns the load balancer, and only its tags were written for that.
 async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
     let taken = bed
-        .until_cloud("the load balancer is ours", |state| {
+        .until_cloud("this cluster owns the load balancer", |state| {
             let balancer = state.balancer("web")?;
-            ensure!(balancer.tags.contains_key("cloudadapter.dev/hash"), "it is not complete");
+            ensure!(balancer.tags.contains_key("cloudadapter.dev/hash"), "no hash tag");
             ensure!(balancer.status == ProvisioningStatus::Active, "{:?}", balancer.status);
             Ok(balancer.clone())
         })
@@ -119,9 +120,9 @@ async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
     assert_eq!((after.load_balancers.len(), &after.routes), (1, &before.routes));
 }
 
-/// `--concurrent-node-syncs` does what the reference's flag does, and only the controllers that are asked for run.
+/// `--concurrent-node-syncs` has the effect of the reference's flag, and only the selected controllers run.
 #[tokio::test]
-async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
+async fn the_peer_honours_concurrent_node_syncs() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let client = control_plane.client();
@@ -138,7 +139,7 @@ async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
     eventually("all nodes are initialised", WITHIN, || async {
         let waiting = nodes.list(&ListParams::default()).await?.items;
         let waiting = waiting.iter().filter(|node| is_uninitialised(node)).count();
-        ensure!(waiting == 0, "{waiting} are not");
+        ensure!(waiting == 0, "{waiting} are not initialised");
         Ok(())
     })
     .await
@@ -152,7 +153,7 @@ async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
         .filter(|one| one.operation == Operation::FindInstances)
         .map(|one| one.at_ms)
         .collect();
-    // Before the first was answered. Not all of them on a machine under load.
+    // Calls before the first answer. On a busy machine these are not all.
     let first = asked.iter().min().copied().unwrap();
     let at_once = asked.iter().filter(|at| **at < first + 500).count();
     assert!(at_once >= 5, "{asked:?}");
@@ -166,8 +167,8 @@ async fn the_peer_works_on_as_many_nodes_at_once_as_it_is_told() {
     peer.stop().await.unwrap();
 }
 
-/// The reference follows a provider ID, and not the address that comes after it. Nothing of ours is at work here: it is why the benchmark
-/// may find nodes of the peer's that are behind no load balancer.
+/// The reference reacts to a provider ID, but not to an address that is set later. Only the peer runs here. It explains why the benchmark
+/// may find nodes of the peer that no load balancer uses.
 #[tokio::test]
 async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     let control_plane = ControlPlane::shared(&tools().unwrap()).await.unwrap();
@@ -178,13 +179,13 @@ async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     service("early").port(80).create(&client).await.unwrap();
     members(&cloud, "early", &[]).await;
 
-    // By hand, what the reference's node controller does: the provider ID, and then the address.
+    // Sets what the reference's node controller sets: the provider ID, and then the address.
     for name in ["a", "b"] {
         cloud.create_instance(name).await.unwrap();
     }
     cloud.reset_counts().await.unwrap();
     node("a").provider_id("sim://sim-1/i-0001").register(&client).await.unwrap();
-    eventually("the peer looks at the load balancer", WITHIN, || async {
+    eventually("the peer reads the load balancer", WITHIN, || async {
         let counts = cloud.counts().await?;
         ensure!(counts.of(Operation::ListLoadBalancers) > 0, "{counts:?}");
         Ok(())
@@ -195,7 +196,7 @@ async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     let address = json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }] } });
     nodes.patch_status("a", &PatchParams::default(), &Patch::Strategic(&address)).await.unwrap();
 
-    // Who looks at the node now has its address, and nobody looks again for who looked before.
+    // A Service that is reconciled now sees the address; earlier Services are not reconciled again.
     service("late").port(80).create(&client).await.unwrap();
     members(&cloud, "late", &["i-0001"]).await;
     members(&cloud, "early", &[]).await;
@@ -206,14 +207,14 @@ async fn the_peer_leaves_out_a_node_whose_address_comes_late() {
     peer.stop().await.unwrap();
 }
 
-/// Waits until the load balancer of a Service is complete and has these machines behind it.
+/// Waits until the load balancer of a Service is complete and has these instances as backends.
 async fn members(cloud: &Simcloud, service: &str, wanted: &[&str]) {
     let tag = format!("default/{service}");
     eventually(&format!("{service} has {wanted:?}"), WITHIN, || async {
         let state = cloud.state().await?;
         let mut all = state.load_balancers.iter();
         let balancer = all.find(|it| it.tags.get("kubernetes.io/service-name") == Some(&tag));
-        let balancer = balancer.context("it has no load balancer")?;
+        let balancer = balancer.context("no load balancer")?;
         ensure!(
             balancer.status == ProvisioningStatus::Active && !balancer.listeners.is_empty(),
             "{balancer:?}"
@@ -230,7 +231,7 @@ async fn members(cloud: &Simcloud, service: &str, wanted: &[&str]) {
 fn has_network(node: &Node) -> anyhow::Result<()> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let network = conditions.into_iter().flatten().find(|it| it.type_ == "NetworkUnavailable");
-    let network = network.context("it does not say")?;
+    let network = network.context("no such condition")?;
     ensure!(network.status == "False", "{network:?}");
     Ok(())
 }

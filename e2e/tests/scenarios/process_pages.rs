@@ -1,6 +1,6 @@
-//! The pages on which a process tells how it is: over TLS, and while its Lease cannot be renewed.
+//! The pages on which a process reports its state: over TLS, and while its Lease cannot be renewed.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::path::Path;
@@ -13,19 +13,20 @@ use reqwest::{Certificate, Client};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-/// The Lease is over soon.
+/// The Lease expires soon.
 const SHORT: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=1s",
 ];
-/// Longer than the Lease and 20 s more: whoever takes a Lease that cannot be renewed for an election that stands still says so by then.
+/// Longer than the Lease plus 20 s: a check that mistakes a Lease that cannot be renewed for a hanging election fails within this time.
 const LONG: Duration = seconds(27);
-/// What each page about life says of the election.
+/// The line about the election on each liveness page.
 const WELL: &str = "[+]leaderElection ok\n";
 
+// Behaviour: P11, P18
 #[tokio::test]
-async fn pages_are_read_over_tls_and_a_lease_that_cannot_be_renewed_ends_nobody() {
+async fn pages_over_tls_and_a_lost_lease_without_a_restart() {
     let control_plane = ControlPlane::start(&e2e::tools().unwrap()).await.unwrap();
     let dir = control_plane.dir().to_path_buf();
     let (given, made) = (test_support::ports::take().unwrap(), test_support::ports::take().unwrap());
@@ -61,25 +62,25 @@ async fn pages_are_read_over_tls_and_a_lease_that_cannot_be_renewed_ends_nobody(
     }
     let own = fs::read_to_string(dir.join("cloud-controller-manager.crt")).unwrap();
     read(made, &own, Version::TLS_1_2).await.unwrap();
-    read(made, &old, Version::TLS_1_2).await.expect_err("nobody vouches for it");
+    read(made, &old, Version::TLS_1_2).await.expect_err("another certificate is served");
     let process = bed.cluster.pods.get("node-controller").unwrap().id();
     let new = replace_pair(&dir);
     read(given, &new, Version::TLS_1_3).await.unwrap();
-    read(given, &old, Version::TLS_1_3).await.expect_err("it is not shown any more");
+    read(given, &old, Version::TLS_1_3).await.expect_err("the former certificate is not served any more");
 
     a_lease_that_cannot_be_renewed(&mut bed, given, &new).await;
     assert_eq!(bed.cluster.pods.get("node-controller").unwrap().id(), process);
 }
 
-/// The API server is away for long. Who cannot renew its Lease writes nothing, and is alive.
+/// A long outage of the API server. A process that cannot renew its Lease writes nothing, but it is alive.
 async fn a_lease_that_cannot_be_renewed(bed: &mut Bed, port: u16, trusted: &str) {
     bed.cluster.cloud.create_instance("a").await.unwrap();
     bed.cluster.control_plane.stop_apiserver().await.unwrap();
     let pod = &*bed.cluster.pods.get("node-controller").unwrap();
-    let lost = eventually("the Lease is over", WITHIN, || async {
+    let lost = eventually("the Lease has expired", WITHIN, || async {
         let page = pod.page("/metrics").await?;
         let lost = page.contains("leader_election_master_status{name=\"cloud-node-controller\"} 0");
-        ensure!(lost, "it leads");
+        ensure!(lost, "it still leads");
         Ok(())
     });
     lost.await.unwrap();
@@ -100,7 +101,7 @@ async fn a_lease_that_cannot_be_renewed(bed: &mut Bed, port: u16, trusted: &str)
     assert!(!is_uninitialised(&bed.initialised("a").await.unwrap()));
 }
 
-/// Writes a certificate that vouches for itself, and its key. Returns the certificate.
+/// Writes a self-signed certificate and its key. Returns the certificate.
 fn replace_pair(dir: &Path) -> String {
     let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     fs::write(dir.join("pages.crt"), pair.cert.pem()).unwrap();
@@ -108,7 +109,7 @@ fn replace_pair(dir: &Path) -> String {
     pair.cert.pem()
 }
 
-/// What the page about life says to who trusts this certificate alone, and speaks no newer version.
+/// Reads the liveness page with a client that trusts only this certificate and supports TLS up to this version.
 async fn read(port: u16, trusted: &str, newest: Version) -> anyhow::Result<String> {
     let trusted = Certificate::from_pem(trusted.as_bytes())?;
     #[expect(clippy::disallowed_methods, reason = "no call of a vendor")]

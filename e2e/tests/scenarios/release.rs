@@ -1,6 +1,6 @@
-//! What is given away. The programs take minutes to build: here tiny ones stand in for them.
+//! The published release. The programs take minutes to build: tiny ones replace them here.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,12 +10,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The chart renders without a cluster with these alone.
+/// The only values that the chart needs to render without a cluster.
 const NEEDED: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16,\
                       adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 #[test]
-fn a_release_is_whole_works_and_is_the_same_each_time() {
+fn a_release_is_complete_and_reproducible() {
     let dir = tempfile::tempdir().unwrap();
     let first = built(&dir.path().join("first"));
     let second = built(&dir.path().join("second"));
@@ -35,16 +35,16 @@ fn a_release_is_whole_works_and_is_the_same_each_time() {
     fs::write(first.join("NOTES.md"), "something else").unwrap();
     assert!(!sums().unwrap().status.success());
 
-    // As Helm renders the folder that it was packed from.
+    // As Helm renders the folder from which the chart was packed.
     let packed = rendered(&first.join(&chart));
     assert_eq!(packed, rendered(&root().join("helm/cloud-controllers")));
     assert!(packed.contains(&format!("helm.sh/chart: cloud-controllers-{version}\n")), "{packed}");
     assert!(packed.contains(&format!("image: \"node-controller:{version}\"")), "{packed}");
 }
 
-/// All of it, from programs that a stand-in for cargo builds. One that grew too large ends it.
+/// A complete release, from programs that a fake cargo builds. A program that is too large stops it.
 #[test]
-fn images_and_programs_are_part_of_it_unless_one_is_too_large() {
+fn a_release_has_images_and_programs_below_the_size_limit() {
     let dir = tempfile::tempdir().unwrap();
     let (program, output) = (dir.path().join("program"), dir.path().join("dist"));
     fs::write(dir.path().join("main.c"), "int main(void) { return 0; }").unwrap();
@@ -64,7 +64,7 @@ fn images_and_programs_are_part_of_it_unless_one_is_too_large() {
     let names: Vec<_> = files(&folder).into_keys().map(|path| path.display().to_string()).collect();
     let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
     assert_eq!((count(".tar"), count(".spdx.json"), count("64")), (6, 8, 2), "{names:?}");
-    // Each program's document tells which file it is about, by the checksum that is in the sums.
+    // The SBOM of each program names its file by the checksum that is in the list of checksums.
     let sums = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
     for name in names.iter().filter(|name| name.ends_with("64")) {
         let sbom = fs::read(folder.join(format!("{name}.spdx.json"))).unwrap();
@@ -81,7 +81,7 @@ fn images_and_programs_are_part_of_it_unless_one_is_too_large() {
     assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
 }
 
-/// In place of cargo: it builds the same program whatever is asked for, and knows all else that cargo knows.
+/// A fake cargo: it always builds the same program, and passes all other commands to the real cargo.
 fn stand_in(dir: &Path) -> PathBuf {
     let path = dir.join("cargo");
     let script = format!(
@@ -103,9 +103,9 @@ cp '{}/program' "$folder/$target/release/$name"
     path
 }
 
-/// The one before it begins, the other when it is half done.
+/// One failure is before the start, the other in the middle.
 #[test]
-fn what_fails_leaves_nothing() {
+fn a_failed_release_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (file, output) = (dir.path().join("file"), dir.path().join("dist"));
     fs::write(&file, "").unwrap();
@@ -119,17 +119,17 @@ fn what_fails_leaves_nothing() {
     assert_eq!(fs::read_dir(output).unwrap().count(), 0);
 }
 
-/// The folder of a release that is built below `output`.
+/// Builds a release below `output`, and returns its folder.
 fn built(output: &Path) -> PathBuf {
     let done = cheap().arg("--output").arg(output).output().unwrap();
     assert!(done.status.success(), "{}", text(&done));
     let mut made = fs::read_dir(output).unwrap();
     let folder = made.next().unwrap().unwrap().path();
-    assert!(made.next().is_none(), "only the folder");
+    assert!(made.next().is_none(), "nothing else is left");
     folder
 }
 
-/// The content of all files, by their paths.
+/// Contents of all files by path.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -164,10 +164,10 @@ fn cheap() -> Command {
     command
 }
 
-/// `cargo xtask test` is an xtask, so that it is there.
+/// `cargo xtask test` has built xtask already.
 fn xtask() -> Command {
     let program = e2e::binaries().unwrap().join("xtask");
-    assert!(program.exists(), "there is no {}; build it: cargo build --package xtask", program.display());
+    assert!(program.exists(), "{} does not exist; build it: cargo build --package xtask", program.display());
     let mut command = Command::new(program);
     command.current_dir(root());
     command

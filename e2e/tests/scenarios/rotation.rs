@@ -1,7 +1,6 @@
-//! What is mounted is replaced while users are at work: certificates, tokens, credentials and limits. What cannot be used is
-//! not taken over.
+//! Mounted files are replaced while users are at work: certificates, tokens, credentials and limits. Invalid files are not used.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +23,7 @@ const CREDENTIALS: &str = "cloud-credentials";
 const READ_AGAIN: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn what_is_mounted_is_replaced_under_load_and_no_call_fails() {
+async fn mounted_files_are_replaced_without_failed_calls() {
     let mut bed = bed().await;
     let mut load = Load::start(&bed).await.unwrap();
     load.rounds(5).await.unwrap();
@@ -34,9 +33,9 @@ async fn what_is_mounted_is_replaced_under_load_and_no_call_fails() {
     tokens(&mut bed, &mut load).await;
     credentials(&mut bed, &mut load).await;
     limits(&mut bed, &mut load).await;
-    assert_eq!(ids(&mut bed), processes, "a process was started anew");
+    assert_eq!(ids(&mut bed), processes, "a process was restarted");
 
-    // Everybody connects anew, to a replica that has served nobody yet, by the new files alone.
+    // All clients reconnect, to a replica that has not served before, with only the new files.
     bed.cluster.pods.get(ADAPTER).unwrap().terminate().await.unwrap();
     load.rounds(10).await.unwrap();
     load.stop().await.unwrap();
@@ -48,7 +47,7 @@ async fn what_is_mounted_is_replaced_under_load_and_no_call_fails() {
     assert!(!answers.keys().any(|status| ["401", "403"].contains(&status.as_str())), "{answers:?}");
 }
 
-/// Both are trusted, then the new one issues, then the old one is trusted no more.
+/// First both CAs are trusted, then the new one issues certificates, then the old one is not trusted any more.
 async fn authority(bed: &mut Bed, load: &mut Load) {
     let secret = get_secret(bed, "cloud-adapter-ca").await;
     let [old, old_key] = ["ca.crt", "ca.key"].map(|key| secret.get(key).unwrap().clone());
@@ -59,7 +58,7 @@ async fn authority(bed: &mut Bed, load: &mut Load) {
         let token = PathBuf::from(controller_flag(bed, "--adapter-token-file"));
         GrpcPort::open(bed.cluster.pods.get(ADAPTER).unwrap(), Some(alone.clone()), Some(token)).unwrap()
     };
-    assert!(trusts_new(bed).look_serving().await.is_err(), "the new authority has issued nothing yet");
+    assert!(trusts_new(bed).look_serving().await.is_err(), "the new CA has issued nothing yet");
 
     let steps = [
         (format!("{old}{new}"), &old_key, true),
@@ -78,7 +77,7 @@ async fn authority(bed: &mut Bed, load: &mut Load) {
     trusts_new(bed).look_serving().await.unwrap();
 }
 
-/// Each pod shows another token from now on; an empty file is none.
+/// Each pod uses another token from now on; an empty file is ignored.
 async fn tokens(bed: &mut Bed, load: &mut Load) {
     let file = controller_flag(bed, "--adapter-token-file");
     let before = fs::read_to_string(&file).unwrap();
@@ -91,7 +90,7 @@ async fn tokens(bed: &mut Bed, load: &mut Load) {
     load.work_for(READ_AGAIN).await.unwrap();
 }
 
-/// The cloud takes both for a while. One for another project, or none at all, is never used for work.
+/// The cloud accepts both tokens for a while. A token for another project, or an empty one, is never used.
 async fn credentials(bed: &mut Bed, load: &mut Load) {
     let (old, new) = (json!({ "token": "old" }), json!({ "token": "new" }));
     let theirs = json!({ "token": "theirs", "project": "other" });
@@ -106,7 +105,7 @@ async fn credentials(bed: &mut Bed, load: &mut Load) {
     load.rounds(3).await.unwrap();
 }
 
-/// The scheduler goes by the new ones.
+/// The scheduler uses the new limits.
 async fn limits(bed: &mut Bed, load: &mut Load) {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), "kube-system");
     let buckets =
@@ -125,7 +124,7 @@ async fn limits(bed: &mut Bed, load: &mut Load) {
     }
 }
 
-/// Two replicas, and a cloud that asks for a token.
+/// Two replicas, and a cloud that requires a token.
 async fn bed() -> Bed {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let mut cloud = Simcloud::start(&control_plane).await.unwrap();
@@ -145,12 +144,12 @@ async fn bed() -> Bed {
     let release = Release::install(&control_plane, &values).await.unwrap();
     let pods = Pods::from_release(&control_plane, &release).await.unwrap();
     let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane }, within: WITHIN };
-    // The first one leads.
+    // The first replica becomes the leader.
     let first = bed.cluster.pods.get(ADAPTER).unwrap();
     first.start().unwrap();
     first.wait_ready(WITHIN).await.unwrap();
     eventually("the first replica leads", WITHIN, || async {
-        ensure!(first.metrics().await?.contains("\ncloud_adapter_leader 1\n"), "it stands by");
+        ensure!(first.metrics().await?.contains("\ncloud_adapter_leader 1\n"), "it is a standby");
         Ok(())
     })
     .await
@@ -160,7 +159,7 @@ async fn bed() -> Bed {
     bed
 }
 
-/// The ids of all processes.
+/// The process IDs of all pods.
 fn ids(bed: &mut Bed) -> BTreeMap<String, Option<u32>> {
     let names = bed.cluster.pods.names();
     names.into_iter().map(|name| (name.clone(), bed.cluster.pods.get(&name).unwrap().id())).collect()
@@ -176,7 +175,7 @@ async fn get_secret(bed: &Bed, name: &str) -> BTreeMap<String, String> {
     data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
 }
 
-/// Changes a Secret, and has it mounted anew everywhere.
+/// Changes a Secret, and refreshes all its mounts.
 async fn change_secret(bed: &Bed, name: &str, change: &Value) {
     let secrets: Api<Secret> = Api::namespaced(bed.client(), "kube-system");
     secrets.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
@@ -187,7 +186,7 @@ async fn refresh(bed: &Bed) {
     bed.cluster.pods.refresh_volumes(&bed.cluster.control_plane).await.unwrap();
 }
 
-/// How often a kind of file was taken over by the leader, and how often not.
+/// How often the leader has loaded this kind of file, and how often it has refused it.
 fn reloads(page: &str, kind: &str) -> [u64; 2] {
     ["ok", "failed"].map(|result| {
         let line = format!("cloud_adapter_config_reload_total{{kind=\"{kind}\",result=\"{result}\"}} ");
@@ -195,19 +194,19 @@ fn reloads(page: &str, kind: &str) -> [u64; 2] {
     })
 }
 
-/// What the leader counts now.
+/// The leader's metrics.
 async fn page(bed: &mut Bed) -> String {
     bed.cluster.pods.get(ADAPTER).unwrap().metrics().await.unwrap()
 }
 
-/// Waits until a file is taken over, or refused, once more than on that page.
+/// Waits until the leader has loaded or refused a file once more than in `before`.
 async fn judged(bed: &mut Bed, kind: &str, before: &str, good: bool) {
     let [ok, failed] = reloads(before, kind);
     let wanted = [ok + u64::from(good), failed + u64::from(!good)];
     let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
-    eventually(&format!("{kind} are judged, good: {good}"), WITHIN, || async {
+    eventually(&format!("{kind} are checked, valid: {good}"), WITHIN, || async {
         let now = reloads(&adapter.metrics().await?, kind);
-        ensure!(now == wanted, "[taken over, not] is {now:?}, not {wanted:?}");
+        ensure!(now == wanted, "[loaded, refused] is {now:?}, expected {wanted:?}");
         Ok(())
     })
     .await

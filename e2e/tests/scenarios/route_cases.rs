@@ -1,6 +1,6 @@
-//! Which routes there are: two families, claims that clash, machines that change, calls that fail, and what happens unseen.
+//! Which routes exist: two IP families, conflicting pod CIDRs, instances that change, calls that fail, and changes during an outage.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,13 +17,13 @@ use serde_json::{from_value, json};
 const CREATED: (&str, &str, &str) = ("False", "RouteCreated", "RouteController created a route");
 const FAILED: (&str, &str, &str) = ("True", "NoRouteCreated", "RouteController failed to create a route");
 
-/// What two nodes ask for.
+/// A pod CIDR that two nodes have.
 const TWINS: &str = "10.244.2.0/24";
 
-/// The machine that a route leads to, by where it leads.
+/// Instance IDs by the destination of their routes.
 type Wanted = BTreeMap<String, String>;
 
-/// Nodes and routes alone, and nobody waits long for what becomes of routes by themselves.
+/// Installs the node-controller and the route-controller, with short intervals for changes of routes.
 async fn install() -> Bed {
     let values = json!({
         "routeController": { "clusterCidr": "10.244.0.0/16,fd00:10:244::/56", "removal": { "grace": "3s" } },
@@ -33,25 +33,26 @@ async fn install() -> Bed {
     Bed::install_with(&values).await.unwrap()
 }
 
-/// A node gets a route for each network of its own, whatever happened to these networks and to its machine before.
+/// A node gets a route for each of its pod CIDRs, whatever happened to them and to its instance before.
+// Behaviour: R3, R4, R5, R6, R7, R8, R9, R16, P21, W19
 #[tokio::test]
-async fn each_network_leads_to_the_node_that_may_have_it() {
+async fn each_pod_cidr_has_a_route_to_its_node() {
     let mut bed = install().await;
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
-    // Long before the one that will want the same.
+    // Long before the node with the same CIDR.
     let older = bed.join("b-twin", Some(TWINS)).await.unwrap();
     let mut wanted = Wanted::from([(TWINS.to_owned(), machine(&older))]);
     both_families(&mut bed, &mut wanted).await;
-    no_network_at_all(&mut bed, &wanted).await;
-    two_nodes_and_one_network(&mut bed, &mut wanted).await;
+    no_pod_cidr(&mut bed, &wanted).await;
+    two_nodes_with_one_pod_cidr(&mut bed, &mut wanted).await;
     a_machine_replaced(&bed, &mut wanted).await;
     a_black_hole(&mut bed, &wanted).await;
-    a_node_registered_anew(&mut bed, &mut wanted).await;
+    a_recreated_node(&mut bed, &mut wanted).await;
     outside_of_the_cluster(&bed, &mut wanted).await;
 }
 
-/// Networks are compared as such, however they are spelled; somebody else's word on the condition does not last.
+/// CIDRs are compared by value, in any spelling; a condition that another controller writes does not last.
 async fn both_families(bed: &mut Bed, wanted: &mut Wanted) {
     let addresses = ["10.9.0.1", "fd00::9:1"].map(|it| json!({ "kind": "internal", "address": it }));
     let order = json!({ "name": "dual", "addresses": addresses });
@@ -79,7 +80,7 @@ async fn both_families(bed: &mut Bed, wanted: &mut Wanted) {
     bed.quiet("route-controller").await.unwrap();
     assert_eq!(writes(bed, mark), ["patch nodes/status dual 200"]);
 
-    // The controller runs by now, and nothing else happens.
+    // Now the controller is running, and nothing else changes.
     bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
     condition(bed, "dual", CREATED).await;
     bed.quiet("route-controller").await.unwrap();
@@ -87,8 +88,8 @@ async fn both_families(bed: &mut Bed, wanted: &mut Wanted) {
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
 }
 
-/// A node that asks for no network has no route, and nobody says that its network is away.
-async fn no_network_at_all(bed: &mut Bed, wanted: &Wanted) {
+/// A node without a pod CIDR has no route, and no condition about one.
+async fn no_pod_cidr(bed: &mut Bed, wanted: &Wanted) {
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     bed.join("bare", None).await.unwrap();
     bed.quiet("route-controller").await.unwrap();
@@ -98,17 +99,20 @@ async fn no_network_at_all(bed: &mut Bed, wanted: &Wanted) {
     lead(bed, wanted).await;
 }
 
-/// The older keeps it, whatever their names are. When it is gone, the route to its machine goes before the other's is laid.
-async fn two_nodes_and_one_network(bed: &mut Bed, wanted: &mut Wanted) {
+/// The older node keeps the CIDR, whatever their names are. When it is deleted, its route is removed before the other route is created.
+async fn two_nodes_with_one_pod_cidr(bed: &mut Bed, wanted: &mut Wanted) {
     bed.quiet("route-controller").await.unwrap();
     let younger = bed.cluster.cloud.create_instance("a-twin").await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     let made = on(&younger, "a-twin").pods(TWINS).register(&bed.client()).await.unwrap();
     let older = bed.nodes().get("b-twin").await.unwrap();
-    assert!(made.creation_timestamp() > older.creation_timestamp(), "the test is faster than it thinks");
+    assert!(
+        made.creation_timestamp() > older.creation_timestamp(),
+        "the younger node must have a later timestamp"
+    );
     let told = bed.told("Node", "a-twin", "PodCIDRRefused").await.unwrap();
-    assert!(told.contains("the older node b-twin has the same one"), "{told}");
-    an_event_is_shown_as_any_other(bed, "a-twin", "PodCIDRRefused").await;
+    assert!(told.contains("the older node b-twin has the same CIDR"), "{told}");
+    events_have_the_usual_fields(bed, "a-twin", "PodCIDRRefused").await;
     condition(bed, "a-twin", FAILED).await;
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchRoutes), 0);
     lead(bed, wanted).await;
@@ -117,14 +121,14 @@ async fn two_nodes_and_one_network(bed: &mut Bed, wanted: &mut Wanted) {
     condition(bed, "a-twin", CREATED).await;
     wanted.insert(TWINS.to_owned(), younger.id);
     lead(bed, wanted).await;
-    // The cloud takes no second route to a network: the first call makes room, the second one lays.
+    // The cloud refuses a second route to a CIDR: the first call removes, the second one creates.
     let calls = bed.cluster.cloud.counts().await.unwrap();
     assert_eq!(calls.of(Operation::BatchRoutes), 2, "{calls:?}");
     assert_eq!(bed.times("Node", "a-twin", "FailedToCreateRoute").await.unwrap(), 0);
 }
 
-/// `kubectl` and whoever reads an Event's fields find what they know.
-async fn an_event_is_shown_as_any_other(bed: &Bed, node: &str, reason: &str) {
+/// `kubectl` and clients that read the fields of Events find the usual values.
+async fn events_have_the_usual_fields(bed: &Bed, node: &str, reason: &str) {
     let fields = format!("involvedObject.name={node},reason={reason},source=route_controller");
     let events: Api<Event> = Api::namespaced(bed.client(), "default");
     let event = events.list(&ListParams::default().fields(&fields)).await.unwrap().items.remove(0);
@@ -133,7 +137,7 @@ async fn an_event_is_shown_as_any_other(bed: &Bed, node: &str, reason: &str) {
     let told = (event.count.is_some(), event.first_timestamp.is_some(), event.last_timestamp.is_some());
     assert_eq!(told, (true, true, true));
 
-    // At the end of the line: how often it was seen, and its name.
+    // The line ends with the count and the name.
     let get = [
         "get",
         "events",
@@ -152,7 +156,7 @@ async fn an_event_is_shown_as_any_other(bed: &Bed, node: &str, reason: &str) {
     );
 }
 
-/// The route to a machine that is gone, a black hole by now, gives way at once.
+/// The route to a deleted instance, now a black hole, is replaced at once.
 async fn a_machine_replaced(bed: &Bed, wanted: &mut Wanted) {
     let gone = machine(&bed.join("replaced", Some("10.244.3.0/24")).await.unwrap());
     condition(bed, "replaced", CREATED).await;
@@ -165,7 +169,7 @@ async fn a_machine_replaced(bed: &Bed, wanted: &mut Wanted) {
     lead(bed, wanted).await;
 }
 
-/// A route that the cloud shows as one that leads nowhere, to a machine that is there, is replaced by one call.
+/// A route that the cloud lists as a black hole, though its instance exists, is replaced by one call.
 async fn a_black_hole(bed: &mut Bed, wanted: &Wanted) {
     bed.quiet("route-controller").await.unwrap();
     let (before, mut shown) = (lead(bed, wanted).await, bed.cluster.cloud.state().await.unwrap().routes);
@@ -177,8 +181,8 @@ async fn a_black_hole(bed: &mut Bed, wanted: &Wanted) {
     bed.cluster.cloud.reset_counts().await.unwrap();
     bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
     let old = before.iter().find(to).unwrap();
-    bed.until_cloud("there is another route", |state| {
-        let new = state.routes.iter().find(to).context("there is none")?;
+    bed.until_cloud("another route exists", |state| {
+        let new = state.routes.iter().find(to).context("no such route")?;
         ensure!(new.id != old.id, "{new:?}");
         Ok(())
     })
@@ -193,7 +197,8 @@ async fn a_black_hole(bed: &mut Bed, wanted: &Wanted) {
     assert_eq!(bed.times("Node", "replaced", "FailedToCreateRoute").await.unwrap(), 0);
 }
 
-/// Its route is laid, and stays when the node goes, which it hears of at once. One inside, whose node goes later, does not.
+/// The route outside the cluster's CIDRs is created, but stays when the node is deleted, and an Event on the node says so. Routes inside
+/// are removed.
 async fn outside_of_the_cluster(bed: &Bed, wanted: &mut Wanted) {
     let outside = bed.join("outside", Some("10.99.1.0/24")).await.unwrap();
     bed.join("inside", Some("10.244.5.0/24")).await.unwrap();
@@ -201,7 +206,10 @@ async fn outside_of_the_cluster(bed: &Bed, wanted: &mut Wanted) {
         condition(bed, name, CREATED).await;
     }
     let told = bed.told("Node", "outside", "PodCIDROutside").await.unwrap();
-    assert!(told.contains("10.99.1.0/24") && told.contains("its route stays when this node goes"), "{told}");
+    assert!(
+        told.contains("10.99.1.0/24") && told.contains("its route stays when this node is deleted"),
+        "{told}"
+    );
     assert_eq!(bed.times("Node", "inside", "PodCIDROutside").await.unwrap(), 0);
     wanted.insert("10.99.1.0/24".to_owned(), machine(&outside));
     for name in ["outside", "inside"] {
@@ -210,8 +218,8 @@ async fn outside_of_the_cluster(bed: &Bed, wanted: &mut Wanted) {
     lead(bed, wanted).await;
 }
 
-/// Its route stays as it is, and goes if the node does not want it any more, which says so until then.
-async fn a_node_registered_anew(bed: &mut Bed, wanted: &mut Wanted) {
+/// The route of a recreated node is kept. It is removed when the node has no pod CIDR any more, and the condition says so until then.
+async fn a_recreated_node(bed: &mut Bed, wanted: &mut Wanted) {
     let machine = bed.cluster.cloud.create_instance("anew").await.unwrap();
     let kubelet = || on(&machine, "anew");
     kubelet().pods("10.244.4.0/24").register(&bed.client()).await.unwrap();
@@ -233,20 +241,21 @@ async fn a_node_registered_anew(bed: &mut Bed, wanted: &mut Wanted) {
     lead(bed, wanted).await;
 }
 
-/// One route that cannot be laid is one node's trouble; what is not this cluster's is nobody's; and nothing goes in the dark.
+/// A route that cannot be created affects only its node; routes of other clusters are left alone; and an outage removes no route.
+// Behaviour: R10, R11, R14, R16, R19, P31, W19
 #[tokio::test]
-async fn trouble_is_tried_again_and_what_happened_unseen_is_made_good() {
+async fn failed_routes_are_retried_and_missed_changes_applied() {
     let mut bed = install().await;
     let mut wanted = Wanted::new();
-    one_of_many_that_cannot_be_laid(&mut bed, &mut wanted).await;
-    one_that_is_laid_at_the_second_try(&mut bed, &mut wanted).await;
-    not_wholly_ours(&mut bed, &wanted).await;
-    a_node_that_went_unseen(&mut bed, &mut wanted).await;
-    in_the_dark(&mut bed, &mut wanted).await;
+    one_of_many_routes_fails(&mut bed, &mut wanted).await;
+    a_route_succeeds_at_the_second_attempt(&mut bed, &mut wanted).await;
+    routes_only_partly_owned(&mut bed, &wanted).await;
+    a_deletion_while_the_controller_is_down(&mut bed, &mut wanted).await;
+    an_outage_of_the_adapter(&mut bed, &mut wanted).await;
 }
 
 /// All of them are in one call.
-async fn one_of_many_that_cannot_be_laid(bed: &mut Bed, wanted: &mut Wanted) {
+async fn one_of_many_routes_fails(bed: &mut Bed, wanted: &mut Wanted) {
     for name in [ADAPTER, "node-controller"] {
         bed.cluster.pods.get(name).unwrap().start().unwrap();
     }
@@ -271,12 +280,12 @@ async fn one_of_many_that_cannot_be_laid(bed: &mut Bed, wanted: &mut Wanted) {
     );
     condition(bed, "lost", FAILED).await;
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().of(Operation::BatchRoutes), 1);
-    // Nothing leads to a machine that never was: it is done with.
+    // No route leads to an instance that never existed, so nothing is left to do.
     e2e::delete_node(&bed.client(), "lost").await.unwrap();
 }
 
-/// Nothing else changes meanwhile.
-async fn one_that_is_laid_at_the_second_try(bed: &mut Bed, wanted: &mut Wanted) {
+/// Nothing else changes in between.
+async fn a_route_succeeds_at_the_second_attempt(bed: &mut Bed, wanted: &mut Wanted) {
     let refusal = json!({ "code": "route_exists", "message": "not this time", "details": null });
     let fault = json!({
         "match": { "operation": "BatchRoutes" },
@@ -298,11 +307,11 @@ async fn one_that_is_laid_at_the_second_try(bed: &mut Bed, wanted: &mut Wanted) 
     bed.quiet("route-controller").await.unwrap();
     let conditions = ["patch nodes/status again 200", "patch nodes/status again 200"];
     let written = writes(bed, mark).into_iter().filter(|it| it.contains("nodes/status"));
-    assert_eq!(written.collect::<Vec<_>>(), conditions, "that it failed, and that it is there");
+    assert_eq!(written.collect::<Vec<_>>(), conditions, "one failure, then one success");
 }
 
-/// Only what is marked as ours and lies wholly inside goes when no node asks for it.
-async fn not_wholly_ours(bed: &mut Bed, wanted: &Wanted) {
+/// A route that no node has is removed only if it has our tags and lies entirely inside the cluster's CIDRs.
+async fn routes_only_partly_owned(bed: &mut Bed, wanted: &Wanted) {
     let good = lead(bed, wanted).await.remove(0);
     let tagged = |to: &str, tag: &str, value: &str| {
         let mut tags = good.tags.clone();
@@ -324,7 +333,7 @@ async fn not_wholly_ours(bed: &mut Bed, wanted: &Wanted) {
     assert_eq!(before.len(), wanted.len() + stay.len() + 1);
     let stays = |route: &Route| route.destination.to_string() != "10.244.99.0/24";
     let before: Vec<Route> = before.into_iter().filter(stays).collect();
-    bed.until_cloud("only the one that nobody asks for is gone", |state| {
+    bed.until_cloud("only the route that no node has is removed", |state| {
         ensure!(state.routes == before, "{:#?}", state.routes);
         Ok(())
     })
@@ -335,8 +344,8 @@ async fn not_wholly_ours(bed: &mut Bed, wanted: &Wanted) {
     assert_eq!(counted.get("other-cluster"), Some(&1.0), "{counted:?}");
 }
 
-/// The controller was down meanwhile.
-async fn a_node_that_went_unseen(bed: &mut Bed, wanted: &mut Wanted) {
+/// The node is deleted while the controller is down.
+async fn a_deletion_while_the_controller_is_down(bed: &mut Bed, wanted: &mut Wanted) {
     bed.cluster.pods.get("route-controller").unwrap().terminate().await.unwrap();
     e2e::delete_node(&bed.client(), "good-1").await.unwrap();
     bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
@@ -344,8 +353,9 @@ async fn a_node_that_went_unseen(bed: &mut Bed, wanted: &mut Wanted) {
     lead(bed, wanted).await;
 }
 
-/// Without the adapter nothing is known of the cloud: who waits hears why, and the rest is done when it is back.
-async fn in_the_dark(bed: &mut Bed, wanted: &mut Wanted) {
+/// Without the adapter the state of the cloud is unknown: an Event says why the node waits, and everything is done when the adapter is
+/// back.
+async fn an_outage_of_the_adapter(bed: &mut Bed, wanted: &mut Wanted) {
     bed.quiet("route-controller").await.unwrap();
     let new = bed.cluster.cloud.create_instance("new").await.unwrap();
     let before = bed.cluster.cloud.state().await.unwrap().routes;
@@ -353,7 +363,7 @@ async fn in_the_dark(bed: &mut Bed, wanted: &mut Wanted) {
     bed.cluster.cloud.reset_counts().await.unwrap();
     e2e::delete_node(&bed.client(), "good-2").await.unwrap();
     on(&new, "new").pods("10.244.7.0/24").register(&bed.client()).await.unwrap();
-    // By then more than the grace is over.
+    // By then the grace period is over.
     let told = bed.told("Node", "new", "WaitsForCloud").await.unwrap();
     assert!(told.contains("not reachable"), "{told}");
     assert_eq!(network_unavailable(&bed.nodes().get("new").await.unwrap()), None);
@@ -367,18 +377,18 @@ async fn in_the_dark(bed: &mut Bed, wanted: &mut Wanted) {
     bed.ready().await.unwrap();
 }
 
-/// A node whose kubelet knows its machine.
+/// A node whose kubelet sets the provider ID of this instance.
 fn on(machine: &Instance, name: &str) -> NodeBuilder {
     node(name).provider_id(&format!("sim://{}/{}", machine.region, machine.id))
 }
 
-/// The ID of a node's machine.
+/// The instance ID of a node.
 fn machine(node: &Node) -> String {
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()).unwrap();
     id.rsplit('/').next().unwrap().to_owned()
 }
 
-/// Waits until our routes inside of the cluster are those, and returns them by where they lead.
+/// Waits until the routes of this cluster are exactly these, and returns them by destination.
 async fn lead(bed: &Bed, wanted: &Wanted) -> Vec<Route> {
     let what = format!("routes lead to {wanted:?}");
     bed.until_cloud(&what, |state: &State| {
@@ -395,16 +405,16 @@ async fn lead(bed: &Bed, wanted: &Wanted) -> Vec<Route> {
     .unwrap()
 }
 
-/// Not those that [`not_wholly_ours`] adds.
+/// Excludes the routes that [`routes_only_partly_owned`] adds.
 fn is_ours(route: &Route) -> bool {
     let tag = |tag: &str| route.tags.get(&format!("cloudadapter.dev/{tag}")).map(String::as_str);
     tag("node-uid").is_some_and(|uid| uid != "nobody") && tag("cluster-id") != Some("another")
 }
 
-/// Waits until a node's condition says so, word by word.
+/// Waits until a node's condition has exactly these values.
 async fn condition(bed: &Bed, node: &str, wanted: (&str, &str, &str)) {
     bed.until_node(node, &format!("has NetworkUnavailable {wanted:?}"), |node| {
-        let found = network_unavailable(node).context("it has no such condition")?;
+        let found = network_unavailable(node).context("no such condition")?;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let seen = (&*found.status, &*text(&found.reason), &*text(&found.message));
         ensure!(seen == wanted, "{seen:?}");
@@ -419,12 +429,12 @@ fn network_unavailable(node: &Node) -> Option<NodeCondition> {
     conditions.iter().find(|it| it.type_ == "NetworkUnavailable").cloned()
 }
 
-/// Whether an Event is this controller's.
+/// Whether an Event belongs to this controller.
 fn of_routes(reason: Option<&str>) -> bool {
     matches!(reason, Some("FailedToCreateRoute" | "PodCIDRRefused" | "WaitsForCloud"))
 }
 
-/// What the controller wrote, Events left out, in order: verb, resource, name, answer.
+/// The controller's writes without Events, in order: verb, resource, name, status.
 fn writes(bed: &mut Bed, since: Mark) -> Vec<String> {
     let writes = bed.writes_of("route-controller", since, "").unwrap();
     let told = writes.into_iter().filter(|it| it.resource != "events");

@@ -1,9 +1,9 @@
-//! What each row of the table "Cost" in the route-controller's README asks of the cloud, counted at the cloud.
+//! The vendor calls in each row of the table "Cost" in the route-controller's README, counted by the simulated cloud.
 //!
-//! Nodes are made as the node-controller leaves them, which is not there: whatever is asked is asked for routes.
+//! Nodes are created as the node-controller leaves them, but it does not run: all calls are made for routes.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
-#![expect(clippy::indexing_slicing, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
+#![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,16 +20,17 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 use tokio::time::Instant;
 
-/// More than one call takes.
+/// More routes than one call takes.
 const MANY: usize = 210;
-/// Routes in one call.
+/// Maximum number of routes in one call.
 const BATCH: usize = 200;
-/// Routes in a page of the listing, and from one listing to the next.
+/// Routes per page of a listing, and the interval of listings.
 const PAGE: usize = 50;
 const PERIOD: Duration = Duration::from_secs(3);
 
+// Behaviour: P34
 #[tokio::test]
-async fn each_row_asks_of_the_cloud_what_the_readme_says() {
+async fn vendor_calls_match_the_rows_of_the_readme() {
     let mut bed = Bed::install_with(&json!({
         "routeController": {
             "clusterCidr": "10.244.0.0/16,fd00:10:244::/56",
@@ -46,10 +47,10 @@ async fn each_row_asks_of_the_cloud_what_the_readme_says() {
     bed.ready().await.unwrap();
     a_node_joins(&bed).await;
     a_node_gets_another_address(&bed).await;
-    somebody_removes_its_route(&bed).await;
-    somebody_writes_the_condition(&bed).await;
-    what_is_no_matter_of_routes(&bed).await;
-    somebody_elses_route(&bed).await;
+    its_route_is_removed(&bed).await;
+    its_condition_is_overwritten(&bed).await;
+    changes_unrelated_to_routes(&bed).await;
+    a_route_of_another_owner(&bed).await;
     a_route_is_refused(&bed).await;
     one_goes(&bed).await;
 
@@ -77,41 +78,41 @@ async fn a_node_gets_another_address(bed: &Bed) {
     let addresses = ["10.9.0.2", "fd00::9:1"].map(|it| json!({ "type": "InternalIP", "address": it }));
     let patch = Patch::Merge(json!({ "status": { "addresses": addresses } }));
     bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
-    let moved = bed.until_cloud("the route leads to the new address", |state| {
+    let moved = bed.until_cloud("the route uses the new address", |state| {
         let mut via = state.routes.iter().filter_map(|route| route.next_hop_address);
         ensure!(via.any(|it| it.to_string() == "10.9.0.2"), "{:?}", state.routes);
         Ok(())
     });
     moved.await.unwrap();
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, 1, "another address");
+    assert_eq!(meter.writes(bed).await, 1, "a node with another address");
 }
 
-async fn somebody_removes_its_route(bed: &Bed) {
+async fn its_route_is_removed(bed: &Bed) {
     let meter = Meter::start(bed).await;
     let old = route_to(&bed.cluster.cloud.state().await.unwrap(), "10.244.1.0/24").unwrap();
     by_hand(bed, &json!({ "remove": [old] })).await;
-    let laid = bed.until_cloud("there is another route", |state| {
+    let laid = bed.until_cloud("another route exists", |state| {
         ensure!(route_to(state, "10.244.1.0/24")? != old, "{:?}", state.routes);
         Ok(())
     });
     laid.await.unwrap();
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, 1 + 1, "one is somebody else's");
+    assert_eq!(meter.writes(bed).await, 1 + 1, "the other write removed the route");
 }
 
-async fn somebody_writes_the_condition(bed: &Bed) {
+async fn its_condition_is_overwritten(bed: &Bed) {
     let meter = Meter::start(bed).await;
     let other = json!({ "type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp" });
     let patch = Patch::Strategic(json!({ "status": { "conditions": [other] } }));
     bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
     until_created(bed, &["dual"]).await;
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, 0, "the condition");
+    assert_eq!(meter.writes(bed).await, 0, "a condition that another writer changes");
 }
 
 /// Heartbeats, labels, annotations, and Services.
-async fn what_is_no_matter_of_routes(bed: &Bed) {
+async fn changes_unrelated_to_routes(bed: &Bed) {
     let meter = Meter::start(bed).await;
     for number in 0..10 {
         let time = format!("2026-01-02T03:04:{number:02}Z");
@@ -124,10 +125,10 @@ async fn what_is_no_matter_of_routes(bed: &Bed) {
         service(&format!("web-{number}")).port(80).create(&bed.client()).await.unwrap();
     }
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, 0, "heartbeats and the like");
+    assert_eq!(meter.writes(bed).await, 0, "changes that do not concern routes");
 }
 
-async fn somebody_elses_route(bed: &Bed) {
+async fn a_route_of_another_owner(bed: &Bed) {
     let meter = Meter::start(bed).await;
     bed.cluster.cloud.lay_route("10.244.200.0/24", &machine(bed, "dual").await).await.unwrap();
     until_foreign(bed, 1.0).await;
@@ -135,10 +136,11 @@ async fn somebody_elses_route(bed: &Bed) {
     by_hand(bed, &json!({ "remove": [theirs] })).await;
     until_foreign(bed, 0.0).await;
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, 2, "both are theirs");
+    assert_eq!(meter.writes(bed).await, 2, "another owner's writes only");
 }
 
-/// One call a try, and the pauses between them grow from 1 s on. What is in the way is looked for: no listing has shown it.
+/// One call per attempt, at intervals that grow from 1 s. The controller requests a listing to find the conflicting route, since no listing
+/// has shown it.
 async fn a_route_is_refused(bed: &Bed) {
     const N_REFUSED: usize = 2;
     let refusal = json!({ "code": "route_exists", "message": "not this time", "details": null });
@@ -165,10 +167,10 @@ async fn one_goes(bed: &Bed) {
     e2e::delete_node(&bed.client(), "refused").await.unwrap();
     until_routes(bed, 2).await;
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, 1, "a node goes");
+    assert_eq!(meter.writes(bed).await, 1, "a deleted node");
 }
 
-/// The controller sees them all in its first pass.
+/// The controller sees all nodes in its first pass.
 async fn many_join(bed: &mut Bed) -> Vec<Instance> {
     bed.cluster.pods.get("route-controller").unwrap().terminate().await.unwrap();
     let machines = bed.cluster.cloud.create_numbered("n{n}", MANY).await.unwrap();
@@ -182,20 +184,20 @@ async fn many_join(bed: &mut Bed) -> Vec<Instance> {
     let names: Vec<&str> = machines.iter().map(|it| &*it.name).collect();
     until_created(bed, &names).await;
     settled(bed).await;
-    assert_eq!(meter.writes(bed).await, u64::try_from(MANY.div_ceil(BATCH)).unwrap(), "many join");
+    assert_eq!(meter.writes(bed).await, u64::try_from(MANY.div_ceil(BATCH)).unwrap(), "many nodes that join");
     machines
 }
 
-/// A page for so many routes, each period, however often the controller compares them.
+/// One page per [`PAGE`] routes and period, however often the controller compares the routes.
 async fn steady_state(bed: &Bed) {
     let adapter = bed.cluster.pods.look_at(ADAPTER).unwrap();
     let before = refreshes(adapter).await;
     let listed = eventually("the routes were listed", WITHIN, || async {
-        ensure!(refreshes(adapter).await > before, "they were not");
+        ensure!(refreshes(adapter).await > before, "no listing yet");
         Ok(())
     });
     listed.await.unwrap();
-    // Now the next one is a period away.
+    // The next listing is now a period away.
     let (meter, before) = (Meter::start(bed).await, refreshes(adapter).await);
     let listed = eventually("each listing has as many pages as it needs", WITHIN, || async {
         let (counts, now) = (bed.cluster.cloud.counts().await?, refreshes(adapter).await);
@@ -208,7 +210,7 @@ async fn steady_state(bed: &Bed) {
     assert_eq!(meter.writes(bed).await, 0, "the steady state");
 }
 
-/// Of the controller, which asks nothing, and of the adapter, which lists once and looks who it is.
+/// The controller makes no call after a restart. The adapter lists once and checks its project.
 async fn restarts(bed: &mut Bed) {
     let meter = Meter::start(bed).await;
     let controller = bed.cluster.pods.get("route-controller").unwrap();
@@ -227,7 +229,7 @@ async fn restarts(bed: &mut Bed) {
     assert_eq!((counts.writes, counts.of(Operation::GetProject)), (0, 1), "a restart of the adapter");
 }
 
-/// With their machines, so that however many may go at once. The controller sees it in its first pass.
+/// Nodes are deleted with their instances, so that there is no limit on removals. The controller sees it in its first pass.
 async fn many_go(bed: &mut Bed, machines: &[Instance]) {
     bed.cluster.pods.get("route-controller").unwrap().terminate().await.unwrap();
     let here = &*bed;
@@ -236,7 +238,7 @@ async fn many_go(bed: &mut Bed, machines: &[Instance]) {
         e2e::delete_node(&here.client(), &machine.name).await.unwrap();
     });
     futures::future::join_all(all).await;
-    // It lists anew when somebody asks: nobody has watched.
+    // After a restart, the adapter lists on the first request, since nothing watches it.
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     adapter.terminate().await.unwrap();
     adapter.start().unwrap();
@@ -245,18 +247,18 @@ async fn many_go(bed: &mut Bed, machines: &[Instance]) {
     bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
     until_routes(bed, 2).await;
     settled(bed).await;
-    // Besides, the adapter may still look who it is.
+    // The adapter may check its project in addition.
     let counts = meter.counts(bed).await;
     let calls = u64::try_from(MANY.div_ceil(BATCH)).unwrap();
-    assert_eq!((counts.of(Operation::BatchRoutes), counts.writes), (calls, calls), "many go");
+    assert_eq!((counts.of(Operation::BatchRoutes), counts.writes), (calls, calls), "many deleted nodes");
 }
 
-/// Counts what is asked from one moment on.
+/// Counts calls from its creation on.
 struct Meter {
     began: Instant,
-    /// Of a listing, as there were routes then.
+    /// Pages of a listing at that time.
     pages: u64,
-    /// Listings that are asked for besides those of the period.
+    /// Listings that are requested in addition to the periodic ones.
     besides: u64,
 }
 
@@ -267,47 +269,43 @@ impl Meter {
         Self { began, pages, besides: 0 }
     }
 
-    /// What was asked: nothing but changes of routes, and a listing each [`PERIOD`], and not more often.
+    /// Counts of calls. There must be no more listings than one per [`PERIOD`].
     async fn counts(&self, bed: &Bed) -> Counts {
         let counts = bed.cluster.cloud.counts().await.unwrap();
-        // Of one that was under way the rest is counted, too.
+        // The rest of a listing that was in progress is counted, too.
         let listings = self.began.elapsed().as_secs() / PERIOD.as_secs() + 2 + self.besides;
         let most = listings * self.pages.max(pages(bed).await);
         assert!(counts.of(Operation::ListRoutes) <= most, "{most}: {counts:?}");
         counts
     }
 
-    /// Changes of routes, when nothing else was asked but for listings and whose credentials the adapter has, which it checks by itself.
+    /// Number of route changes. There must be no other calls, except for listings and the adapter's own check of its project.
     async fn writes(&self, bed: &Bed) -> u64 {
         let counts = self.counts(bed).await;
         let known = counts.of(Operation::ListRoutes) + counts.of(Operation::GetProject);
-        assert_eq!(counts.reads, known, "something else was read: {counts:?}");
-        assert_eq!(
-            counts.writes,
-            counts.of(Operation::BatchRoutes),
-            "something else was written: {counts:?}"
-        );
+        assert_eq!(counts.reads, known, "unexpected reads: {counts:?}");
+        assert_eq!(counts.writes, counts.of(Operation::BatchRoutes), "unexpected writes: {counts:?}");
         counts.writes
     }
 }
 
-/// So many pages the listing has by now, one at least.
+/// Number of pages of a listing now, at least one.
 async fn pages(bed: &Bed) -> u64 {
     let routes = bed.cluster.cloud.state().await.unwrap().routes.len();
     routes.div_ceil(PAGE).max(1).try_into().unwrap()
 }
 
-/// How often the adapter has listed all routes.
+/// Number of complete listings of routes by the adapter.
 async fn refreshes(adapter: &Pod) -> u64 {
     let counts = adapter.counted("cloud_adapter_snapshot_refresh_total", "collection").await.unwrap();
     let refreshes = counts.get("routes").copied().unwrap_or_default();
     format!("{refreshes:.0}").parse().unwrap()
 }
 
-/// Waits until all nodes and routes were compared twice more: what is to be done is done.
+/// Waits for two more comparisons of all nodes and routes: all work is done then.
 async fn settled(bed: &Bed) {
-    let before = eventually("there are passes", WITHIN, || passes(bed)).await.unwrap();
-    let settled = eventually("nodes and routes are compared", WITHIN, || async {
+    let before = eventually("the controller compares routes", WITHIN, || passes(bed)).await.unwrap();
+    let settled = eventually("all nodes and routes are compared twice", WITHIN, || async {
         let more = passes(bed).await? - before;
         ensure!(more >= 2.0, "{more} times");
         Ok(())
@@ -315,11 +313,11 @@ async fn settled(bed: &Bed) {
     settled.await.unwrap();
 }
 
-/// How often the controller has compared all nodes with all routes.
+/// Number of passes that compared all nodes with all routes.
 async fn passes(bed: &Bed) -> anyhow::Result<f64> {
     let pod = bed.cluster.pods.look_at("route-controller")?;
     let passes = pod.counted("route_controller_route_sync_total", "").await?;
-    passes.values().copied().reduce(|a, b| a + b).context("there was none")
+    passes.values().copied().reduce(|a, b| a + b).context("no pass yet")
 }
 
 /// Registers a node as the node-controller leaves it.
@@ -341,33 +339,33 @@ fn internal(addresses: [&str; 2]) -> serde_json::Value {
     addresses.map(|it| json!({ "kind": "internal", "address": it })).as_slice().into()
 }
 
-/// The ID of a node's machine.
+/// The instance ID of a node.
 async fn machine(bed: &Bed, name: &str) -> String {
     let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
     id.rsplit('/').next().unwrap().to_owned()
 }
 
-/// The ID of the route to a network.
+/// The ID of the route to a CIDR.
 fn route_to(state: &State, network: &str) -> anyhow::Result<String> {
     let mut routes = state.routes.iter().filter(|route| route.destination.to_string() == network);
-    Ok(routes.next().context("there is none")?.id.clone())
+    Ok(routes.next().context("no such route")?.id.clone())
 }
 
-/// Somebody else's change of routes, which is counted, too.
+/// A change of routes by another writer, which is counted, too.
 async fn by_hand(bed: &Bed, change: &serde_json::Value) {
     bed.cluster.cloud.by_hand(Method::POST, "/v1/routes:batch", Some(change)).await.unwrap();
 }
 
 async fn until_routes(bed: &Bed, number: usize) {
     bed.until_cloud(&format!("there are {number} routes"), |state| {
-        ensure!(state.routes.len() == number, "there are {}", state.routes.len());
+        ensure!(state.routes.len() == number, "{} routes", state.routes.len());
         Ok(())
     })
     .await
     .unwrap();
 }
 
-/// Waits until the controller has told of so many routes of others.
+/// Waits until the controller has counted this number of routes with another owner.
 async fn until_foreign(bed: &Bed, number: f64) {
     let pod = bed.cluster.pods.look_at("route-controller").unwrap();
     let told = eventually("routes of others are counted", WITHIN, || async {
@@ -379,13 +377,13 @@ async fn until_foreign(bed: &Bed, number: f64) {
     told.await.unwrap();
 }
 
-/// Waits until these nodes say that they have their routes.
+/// Waits until the conditions of these nodes say that their routes exist.
 async fn until_created(bed: &Bed, names: &[&str]) {
-    let created = eventually("nodes say that they have their routes", WITHIN, || async {
+    let created = eventually("the routes of these nodes exist", WITHIN, || async {
         let all = bed.nodes().list(&ListParams::default()).await?.items;
         let all: BTreeMap<String, Node> = all.into_iter().map(|node| (node.name_any(), node)).collect();
         let left = names.iter().filter(|name| !all.get(**name).is_some_and(is_created)).count();
-        ensure!(left == 0, "{left} of {} do not", names.len());
+        ensure!(left == 0, "{left} of {} have no routes", names.len());
         Ok(())
     });
     created.await.unwrap();

@@ -1,6 +1,6 @@
 //! Routes to the pods of nodes.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 
-/// Each node's pods are reachable as long as the node is there, and nobody else's route is touched.
+/// Each node has a route while it exists, and routes of other owners are not touched.
+// Behaviour: R1, R12
 #[tokio::test]
-async fn each_node_has_its_route_and_foreign_ones_stay() {
-    // Listed often, so that nobody waits long for what others lay.
+async fn each_node_has_its_route_and_foreign_routes_stay() {
+    // Listed often, so that routes of other owners are seen soon.
     let values = json!({ "adapter": { "cache": { "routes": { "maxAge": "5s" } } } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -32,7 +33,7 @@ async fn each_node_has_its_route_and_foreign_ones_stay() {
         condition(&bed, name, "False", "RouteCreated").await.unwrap();
     }
 
-    // Somebody else's machine, and a route of theirs that a node of ours would need.
+    // An instance of another owner, with a route that a node of this cluster would need.
     let cloud = &bed.cluster.cloud;
     let other = cloud.create_instance("other").await.unwrap();
     cloud.lay_route("10.244.3.0/24", &other.id).await.unwrap();
@@ -41,7 +42,7 @@ async fn each_node_has_its_route_and_foreign_ones_stay() {
     let foreign: Vec<_> = foreign.into_iter().filter(|route| route.tags.is_empty()).collect();
     assert_eq!(foreign.len(), 2);
     let pod = &*bed.cluster.pods.get("route-controller").unwrap();
-    eventually("the one that overlaps the pods' networks is counted", WITHIN, || async {
+    eventually("the foreign route that overlaps the pod CIDRs is counted", WITHIN, || async {
         let counted = pod.counted("cloud_controller_routes_foreign", "owner").await?;
         ensure!(counted.get("unmanaged") == Some(&1.0), "{counted:?}");
         Ok(())
@@ -60,27 +61,27 @@ async fn each_node_has_its_route_and_foreign_ones_stay() {
     condition(&bed, "c", "True", "NoRouteCreated").await.unwrap();
     condition(&bed, "d", "False", "RouteCreated").await.unwrap();
     let all = [("10.244.1.0/24", &a), ("10.244.2.0/24", &b), ("10.244.4.0/24", &d)];
-    bed.until_cloud("the others have theirs", |state| expect(state, &all)).await.unwrap();
+    bed.until_cloud("the other nodes have their routes", |state| expect(state, &all)).await.unwrap();
     assert_ne!(c.id, other.id);
 
     e2e::delete_node(&bed.client(), "a").await.unwrap();
     e2e::delete_node(&bed.client(), "c").await.unwrap();
-    bed.until_cloud("a's route is gone", |state| expect(state, &all[1..])).await.unwrap();
+    bed.until_cloud("the route of node a is removed", |state| expect(state, &all[1..])).await.unwrap();
     let left = cloud.state().await.unwrap().routes;
     assert!(foreign.iter().all(|route| left.contains(route)), "{left:#?}");
 }
 
-/// Our routes are those, each to its node's machine.
+/// Checks that these are all routes of the cluster, each to the instance of its node.
 fn expect(state: &State, wanted: &[(&str, &Node)]) -> anyhow::Result<()> {
     let ours = state.routes.iter().filter(|route| !route.tags.is_empty());
     let ours: BTreeMap<_, _> =
         ours.map(|it| (it.destination.to_string(), it.next_hop_instance.clone())).collect();
     let wanted: BTreeMap<_, _> = wanted.iter().map(|&(to, node)| (to.to_owned(), machine(node))).collect();
-    ensure!(ours == wanted, "there are {ours:?}, wanted are {wanted:?}");
+    ensure!(ours == wanted, "found {ours:?}, expected {wanted:?}");
     Ok(())
 }
 
-/// The ID of a node's machine.
+/// The instance ID of a node.
 fn machine(node: &Node) -> Option<String> {
     node.spec.as_ref()?.provider_id.as_ref()?.rsplit('/').next().map(str::to_owned)
 }
@@ -88,7 +89,7 @@ fn machine(node: &Node) -> Option<String> {
 /// Waits for a condition `NetworkUnavailable`, and returns its message.
 async fn condition(bed: &Bed, node: &str, status: &str, reason: &str) -> anyhow::Result<Option<String>> {
     bed.until_node(node, &format!("has NetworkUnavailable {status}"), |node| {
-        let found = network_unavailable(node).context("it has no such condition")?;
+        let found = network_unavailable(node).context("no such condition")?;
         let seen = (&*found.status, found.reason.as_deref());
         ensure!(seen == (status, Some(reason)), "{seen:?}");
         Ok(found.message.clone())
@@ -101,10 +102,11 @@ fn network_unavailable(node: &Node) -> Option<&NodeCondition> {
     conditions.find(|it| it.type_ == "NetworkUnavailable")
 }
 
-/// A list of nodes that is empty all at once is not believed while the machines are there.
+/// An empty list of nodes is not trusted while their instances exist.
+// Behaviour: R11
 #[tokio::test]
-async fn nodes_that_nobody_saw_go_keep_their_routes_until_their_machines_are_gone() {
-    // Listed often, so that nobody waits long for what becomes of routes by themselves.
+async fn routes_stay_until_instances_of_unseen_deletions_are_gone() {
+    // Listed often, so that changes of routes are seen soon.
     let values = json!({
         "routeController": { "removal": { "grace": "1s" } },
         "adapter": { "cache": { "routes": { "maxAge": "5s" } } },
@@ -142,22 +144,23 @@ async fn nodes_that_nobody_saw_go_keep_their_routes_until_their_machines_are_gon
     for machine in before.instances {
         bed.cluster.cloud.delete_instance(&machine.id).await.unwrap();
     }
-    bed.until_cloud("routes to nowhere are gone", |state| expect(state, &[])).await.unwrap();
+    bed.until_cloud("routes to deleted instances are removed", |state| expect(state, &[])).await.unwrap();
 }
 
-/// Waits until somebody is told that routes are not removed.
+/// Waits for the Event about routes that are not removed, and returns its message.
 async fn held(bed: &Bed) -> anyhow::Result<String> {
-    eventually("an Event RouteRemovalHeld", WITHIN, || async {
+    eventually("there is an Event RouteRemovalHeld", WITHIN, || async {
         let events: Api<Event> = Api::all(bed.client());
         let events = events.list(&ListParams::default().fields("reason=RouteRemovalHeld")).await?.items;
-        events.into_iter().next().and_then(|event| event.message).context("there is none")
+        events.into_iter().next().and_then(|event| event.message).context("no such Event")
     })
     .await
 }
 
-/// Many nodes at once, and one that is made anew meanwhile.
+/// Many nodes join at once, and one node is recreated during a write.
+// Behaviour: R16, R17
 #[tokio::test]
-async fn crowds_are_one_change_and_each_node_hears_of_its_own_routes() {
+async fn many_routes_are_one_change_with_one_condition_each() {
     let mut bed = dual_stack().await;
     let made = bed.cluster.cloud.create_numbered("n{n}", 30).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
@@ -192,7 +195,7 @@ async fn crowds_are_one_change_and_each_node_hears_of_its_own_routes() {
     assert_eq!(written, [422, 200]);
 }
 
-/// Nodes and routes alone, of both families, and nobody waits long for what becomes of routes by themselves.
+/// A dual-stack cluster with the node-controller and the route-controller, with short intervals for changes of routes.
 async fn dual_stack() -> Bed {
     let values = json!({
         "routeController": { "clusterCidr": "10.244.0.0/16,fd00:10:244::/56", "removal": { "grace": "1s" } },
@@ -205,7 +208,7 @@ async fn dual_stack() -> Bed {
     bed
 }
 
-/// How the API server answered what the route-controller wrote to a node.
+/// Status codes of the route-controller's writes to a node's status.
 fn conditions_written(bed: &mut Bed, node: &str) -> Vec<u16> {
     let writes = bed.writes_of("route-controller", <_>::default(), "").unwrap();
     let of_node = writes.into_iter().filter(|it| it.name == node && it.resource == "nodes/status");

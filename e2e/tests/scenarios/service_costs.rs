@@ -1,7 +1,7 @@
-//! What the cloud is asked when something happens to Services: the column "vendor calls" of the table in the service-controller's README,
-//! row by row. What the rows of orphans and shards cost is counted where those are tested.
+//! The vendor calls of events on Services: the column "vendor calls" of the table in the service-controller's README, row by row. The rows
+//! of orphans and shards are counted in their own tests.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ use tokio::time::{Duration, Instant};
 
 const CONTROLLER: &str = "service-controller";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// How often the cloud is listed.
+/// Interval of listings.
 const PERIOD: Duration = seconds(2);
-/// One a row that would be in another's way.
+/// One Service for each row that would disturb another row.
 const SERVICES: [&str; 8] = ["calm", "same", "shown", "mode", "cleared", "stripped", "type", "vanishes"];
-/// Those that come and go while the others stay.
+/// Nodes that leave and join while the others stay.
 const FEW: [&str; 3] = ["b", "c", "d"];
-/// A load balancer, its listener with the members, and the tag that says that all of it is there.
+/// A load balancer, its listener with the backends, and the tag that marks it as complete.
 const MADE: [(Operation, u64); 3] = [(CreateLoadBalancer, 1), (CreateListener, 1), (UpdateLoadBalancer, 1)];
 
-/// Calls to the cloud, by operation.
+/// Vendor calls by operation.
 type Calls = BTreeMap<Operation, u64>;
 
 #[tokio::test]
-async fn each_row_of_the_readme_asks_the_cloud_for_what_it_says() {
+async fn vendor_calls_of_services_match_the_readme() {
     let values = json!({
         "routeController": { "enabled": false },
         "adapter": {
@@ -44,7 +44,7 @@ async fn each_row_of_the_readme_asks_the_cloud_for_what_it_says() {
         },
     });
     let mut bed = Bed::install_with(&values).await.unwrap();
-    // No call is made but to see that something is done.
+    // Operations are complete at once, so that calls are only made to check the result.
     let at_once = json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } });
     bed.cluster.cloud.configure(&at_once).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -60,18 +60,18 @@ async fn each_row_of_the_readme_asks_the_cloud_for_what_it_says() {
         bed.told("Service", name, "EnsuredLoadBalancer").await.unwrap();
     }
     let mut table = Table { bed, wrong: Vec::new() };
-    what_costs_nothing(&mut table).await;
-    what_is_ours_alone(&mut table).await;
-    what_is_built_and_changed(&mut table).await;
-    what_others_do(&mut table).await;
+    changes_without_calls(&mut table).await;
+    settings_of_the_service_alone(&mut table).await;
+    new_and_changed_services(&mut table).await;
+    deletions_in_the_cloud(&mut table).await;
     nodes_come_and_go(&mut table).await;
-    what_goes(&mut table).await;
+    deleted_services(&mut table).await;
     restarts(&mut table).await;
     assert!(table.wrong.is_empty(), "{:#?}", table.wrong);
 }
 
-/// Steady state, unrelated changes, other classes and types, what is so anyway, and what cannot work.
-async fn what_costs_nothing(table: &mut Table) {
+/// Steady state, unrelated changes, other classes and types, settings that are already in effect, and invalid Services.
+async fn changes_without_calls(table: &mut Table) {
     table.row("two periods", 0, [], async |bed| listed(bed, 2).await).await;
     table
         .row("heartbeats", 0, [], async |bed| {
@@ -95,7 +95,7 @@ async fn what_costs_nothing(table: &mut Table) {
         })
         .await;
     table
-        .row("another class or type, and what says the same", 0, [], async |bed| {
+        .row("another class or type, and a setting that is already in effect", 0, [], async |bed| {
             let (theirs, plain) = (service("theirs").port(80), service("plain").port(80));
             theirs
                 .spec("loadBalancerClass", json!("example.com/theirs"))
@@ -107,11 +107,11 @@ async fn what_costs_nothing(table: &mut Table) {
             has_seen(bed, "others").await;
         })
         .await;
-    table.row("a Service that cannot work", 0, [], async |bed| cannot_work(bed, "wrong").await).await;
+    table.row("an invalid Service", 0, [], async |bed| cannot_work(bed, "wrong").await).await;
 }
 
-/// What stands in the Service and not at the cloud.
-async fn what_is_ours_alone(table: &mut Table) {
+/// Settings that affect only the Service, not the load balancer.
+async fn settings_of_the_service_alone(table: &mut Table) {
     let annotation = |key: &str, value: &str| json!({ "metadata": { "annotations": { key: value } } });
     let hostname = annotation("lb.cloudadapter.dev/hostname", "shop.example.com");
     table
@@ -125,7 +125,7 @@ async fn what_is_ours_alone(table: &mut Table) {
     table
         .row("ip-mode", 0, [], async |bed| {
             bed.patch_service("mode", &proxy).await.unwrap();
-            until(bed, "mode", "has it in its status", |it| {
+            until(bed, "mode", "has the mode in its status", |it| {
                 json!(it.status).to_string().contains(r#""ipMode":"Proxy""#)
             })
             .await;
@@ -139,15 +139,15 @@ async fn what_is_ours_alone(table: &mut Table) {
         })
         .await;
     table
-        .row("a stripped finalizer", 0, [], async |bed| {
+        .row("a removed finalizer", 0, [], async |bed| {
             strip(bed, "stripped").await;
-            until(bed, "stripped", "has it again", |it| it.metadata.finalizers.is_some()).await;
+            until(bed, "stripped", "has its finalizer again", |it| it.metadata.finalizers.is_some()).await;
         })
         .await;
 }
 
-/// k, which is 3 for a load balancer with one port.
-async fn what_is_built_and_changed(table: &mut Table) {
+/// The constant k of the README, which is 3 for a load balancer with one port.
+async fn new_and_changed_services(table: &mut Table) {
     table
         .row("a new Service", 1, MADE, async |bed| {
             service("new").port(80).create(&bed.client()).await.unwrap();
@@ -160,7 +160,7 @@ async fn what_is_built_and_changed(table: &mut Table) {
     table
         .row("another port", 1, moved, async |bed| {
             bed.services().patch("new", &PatchParams::default(), &port).await.unwrap();
-            bed.until_cloud("it listens there alone", |state| {
+            bed.until_cloud("it has only the new listener", |state| {
                 let new = state.balancer("new")?;
                 let ports: Vec<_> = new.listeners.iter().map(|it| it.port).collect();
                 ensure!(ports == [8080] && new.pools.len() == 1, "{ports:?}");
@@ -173,46 +173,40 @@ async fn what_is_built_and_changed(table: &mut Table) {
         .await;
     let spoken = json!({ "spec": { "ports": [{ "port": 8080, "protocol": "TCP", "appProtocol": "http" }] } });
     table
-        .row(
-            "another word for what is spoken",
-            1,
-            [(UpdateListener, 1), (UpdateLoadBalancer, 1)],
-            async |bed| {
-                bed.patch_service("new", &spoken).await.unwrap();
-                bed.until_cloud("it stands there", |state| {
-                    let word =
-                        state.balancer("new")?.listeners.first().context("no listener")?.traffic.clone();
-                    ensure!(word.app_protocol.as_deref() == Some("http"), "{word:?}");
-                    Ok(())
-                })
-                .await
-                .unwrap();
-            },
-        )
+        .row("another appProtocol", 1, [(UpdateListener, 1), (UpdateLoadBalancer, 1)], async |bed| {
+            bed.patch_service("new", &spoken).await.unwrap();
+            bed.until_cloud("the listener has the new protocol", |state| {
+                let word = state.balancer("new")?.listeners.first().context("no listener")?.traffic.clone();
+                ensure!(word.app_protocol.as_deref() == Some("http"), "{word:?}");
+                Ok(())
+            })
+            .await
+            .unwrap();
+        })
         .await;
 }
 
-/// What somebody removed is seen by the next listing and made again.
-async fn what_others_do(table: &mut Table) {
-    // What was written last is shown by a listing that began afterwards.
+/// The next listing shows what was removed in the cloud, and the controller creates it again.
+async fn deletions_in_the_cloud(table: &mut Table) {
+    // The latest writes are only in a listing that begins after them.
     listed(&table.bed, 2).await;
     table
-        .row("a load balancer that somebody removed", 1, MADE, async |bed| {
+        .row("a load balancer that was removed in the cloud", 1, MADE, async |bed| {
             let id = bed.cluster.cloud.state().await.unwrap().balancer("vanishes").unwrap().id.clone();
             bed.cluster.cloud.delete_load_balancer(&id).await.unwrap();
-            let vip = bed.until_cloud("another is there", |state| {
+            let vip = bed.until_cloud("another load balancer exists", |state| {
                 let other = state.balancer("vanishes")?;
-                ensure!(other.id != id, "it is the same");
-                other.vips.first().map(ToString::to_string).context("it has no address")
+                ensure!(other.id != id, "it is the same load balancer");
+                other.vips.first().map(ToString::to_string).context("no address")
             });
             let vip = vip.await.unwrap();
             until(bed, "vanishes", "has the new address", |it| address(it).as_ref() == Some(&vip)).await;
         })
         .await;
     listed(&table.bed, 2).await;
-    // One of these calls is that of whoever removed them.
+    // One of these calls is the removal itself.
     table
-        .row("members that somebody removed", 1, [(SetMembers, 2)], async |bed| {
+        .row("backends that were removed in the cloud", 1, [(SetMembers, 2)], async |bed| {
             let state = bed.cluster.cloud.state().await.unwrap();
             let pool = &state.balancer("calm").unwrap().pools.first().unwrap().id;
             let (path, none) = (format!("/v1/pools/{pool}/members"), json!({ "members": [] }));
@@ -222,7 +216,7 @@ async fn what_others_do(table: &mut Table) {
         .await;
 }
 
-/// One write for each load balancer with one port, however many nodes come or go.
+/// One write for each load balancer with one port, however many nodes leave or join.
 async fn nodes_come_and_go(table: &mut Table) {
     let all = table.bed.cluster.cloud.state().await.unwrap().load_balancers.len();
     let all = u64::try_from(all).unwrap();
@@ -235,21 +229,23 @@ async fn nodes_come_and_go(table: &mut Table) {
                 members(bed, left).await;
             })
             .await;
-        // On a busy machine they may come in two parts.
+        // On a busy machine the change may arrive in two parts.
         let sets = puts(&table.bed).await - sets;
         let writes = [SetMembers, UpdateMembers].iter().filter_map(|it| calls.get(it)).sum::<u64>();
         let others = calls.keys().any(|it| ![SetMembers, UpdateMembers, ListLoadBalancers].contains(it));
         if others || !(1..3).contains(&sets) || writes != sets * all {
-            table.wrong.push(format!("{what}: {sets} sets for {all} load balancers cost {calls:?}"));
+            table
+                .wrong
+                .push(format!("{what}: {sets} PutBackendSet calls for {all} load balancers cost {calls:?}"));
         }
     }
 }
 
-/// A load balancer goes with its Service in one call.
-async fn what_goes(table: &mut Table) {
+/// A load balancer is deleted with its Service, in one call.
+async fn deleted_services(table: &mut Table) {
     let gone = [(DeleteLoadBalancer, 1)];
     table
-        .row("a Service goes", 1, gone, async |bed| {
+        .row("a deleted Service", 1, gone, async |bed| {
             bed.delete_service("new").await.unwrap();
         })
         .await;
@@ -261,8 +257,8 @@ async fn what_goes(table: &mut Table) {
         })
         .await;
     table
-        .row("a Service goes without its finalizer", 1, gone, async |bed| {
-            // Held up, so that it does not put it back before the Service goes.
+        .row("a Service that is deleted without its finalizer", 1, gone, async |bed| {
+            // Suspended, so that the controller does not restore the finalizer before the deletion.
             let controller = bed.cluster.pods.get(CONTROLLER).unwrap().id().unwrap();
             let controller = Pid::from_raw(controller.try_into().unwrap()).unwrap();
             kill_process(controller, Signal::STOP).unwrap();
@@ -274,7 +270,7 @@ async fn what_goes(table: &mut Table) {
         .await;
 }
 
-/// The controller asks the adapter, which knows the answers; the adapter lists once.
+/// The controller calls the adapter, which knows the answers; the adapter lists once.
 async fn restarts(table: &mut Table) {
     let all = table.bed.cluster.cloud.state().await.unwrap().load_balancers.len();
     table
@@ -287,22 +283,22 @@ async fn restarts(table: &mut Table) {
         .row("a restart of the adapter", 1, [], async |bed| {
             bed.cluster.pods.get(ADAPTER).unwrap().restart().await.unwrap();
             bed.ready().await.unwrap();
-            // It lists again and again only for somebody who watches.
+            // Repeated listings happen only for clients that watch.
             listed(bed, 2).await;
             has_seen(bed, "adapter").await;
         })
         .await;
 }
 
-/// The rows, and those that are wrong.
+/// The test bed, and the rows whose counts are wrong.
 struct Table {
     bed: Bed,
     wrong: Vec<String>,
 }
 
 impl Table {
-    /// Something happens, for which so many load balancers are looked at and so much is asked of the cloud. Reads of one alone are among that;
-    /// the listing, which all share, is bounded.
+    /// Runs `happens` and compares the vendor calls with `want`. Reads of single load balancers are included; listings, which all load
+    /// balancers share, have an upper limit for this number of load balancers.
     async fn row<const N: usize>(
         &mut self,
         what: &str,
@@ -314,7 +310,7 @@ impl Table {
         let lists = calls.remove(&ListLoadBalancers).unwrap_or_default();
         let want = Calls::from(want);
         let writes = want.iter().filter(|(it, _)| it.access() == Access::Write).map(|(_, n)| n).sum::<u64>();
-        // A look before each write and one after the last; the first may have to be as of now.
+        // One read before each write and one after the last; the first read may have to be current.
         let most = took.as_secs() / PERIOD.as_secs() + 1 + 2 * balancers + writes;
         if calls != want {
             self.wrong.push(format!("{what}: {calls:?}"));
@@ -324,7 +320,7 @@ impl Table {
         }
     }
 
-    /// Something happens: what is asked about load balancers until all is quiet, and how long that takes.
+    /// Runs `happens`, waits until all work is done, and returns the calls for load balancers and the time.
     async fn calls(&mut self, happens: impl AsyncFnOnce(&mut Bed)) -> (Calls, Duration) {
         let Self { bed, .. } = self;
         bed.quiet(CONTROLLER).await.unwrap();
@@ -339,7 +335,7 @@ impl Table {
     }
 }
 
-/// Waits until the cloud was listed so often.
+/// Waits for this number of listings.
 async fn listed(bed: &Bed, times: u64) {
     let before = bed.cluster.cloud.counts().await.unwrap().of(ListLoadBalancers);
     eventually("the cloud is listed", WITHIN, || async {
@@ -351,20 +347,20 @@ async fn listed(bed: &Bed, times: u64) {
     .unwrap();
 }
 
-/// Waits until the controller has seen all that came before.
+/// Waits until the controller has reconciled all earlier changes.
 async fn has_seen(bed: &Bed, what: &str) {
     let name = format!("canary-{what}");
     cannot_work(bed, &name).await;
     bed.delete_service(&name).await.unwrap();
 }
 
-/// A Service with a mistake, which is told.
+/// Creates an invalid Service and waits for its Event.
 async fn cannot_work(bed: &Bed, name: &str) {
     service(name).port(80).spec("loadBalancerIP", json!("none")).create(&bed.client()).await.unwrap();
     bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
 }
 
-/// As a kubelet says that it is alive.
+/// Sends a heartbeat, as a kubelet does.
 async fn heartbeat(bed: &Bed, node: &str, beat: u32) {
     let at = format!("2026-01-01T00:00:{:02}Z", 10 * beat);
     let ready = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": at });
@@ -386,9 +382,9 @@ async fn until(bed: &Bed, name: &str, what: &str, is_so: impl Fn(&Service) -> bo
     .unwrap();
 }
 
-/// Waits until each load balancer has so many members.
+/// Waits until each load balancer has this number of backends.
 async fn members(bed: &Bed, n: usize) {
-    bed.until_cloud(&format!("all have {n} members"), |state| {
+    bed.until_cloud(&format!("each load balancer has {n} backends"), |state| {
         let short = state.load_balancers.iter().flat_map(|it| &it.pools).find(|it| it.members.len() != n);
         ensure!(short.is_none(), "{short:?}");
         Ok(())
@@ -397,9 +393,9 @@ async fn members(bed: &Bed, n: usize) {
     .unwrap();
 }
 
-/// Waits until the controller has asked for so many load balancers since its start.
+/// Waits until the controller has called `EnsureLoadBalancer` this number of times since its start.
 async fn ensured(bed: &Bed, times: u64) {
-    eventually("all are asked for", WITHIN, || {
+    eventually("each load balancer is ensured", WITHIN, || {
         let pod = bed.cluster.pods.look_at(CONTROLLER);
         async move {
             let asked = counted(pod?, "EnsureLoadBalancer").await?;

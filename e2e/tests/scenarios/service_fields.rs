@@ -1,6 +1,6 @@
-//! What a Service's fields become at the cloud and in its status, and what is left alone that is somebody else's.
+//! The effect of each field of a Service on the load balancer and the status, and fields of other writers that stay unchanged.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const OPENSTACK_INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
+// Behaviour: S15, S27, S28, SF1, SF2, SF3, SF6, SF7, SF8, SF12, SN3, W18
 #[tokio::test]
-async fn a_services_fields_stand_at_the_cloud_and_what_is_others_is_left_alone() {
+async fn each_service_field_takes_effect_and_foreign_fields_stay() {
     let values = json!({
         "serviceController": { "compat": "openstack" },
         "adapter": { "limits": { "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } } },
@@ -50,16 +51,16 @@ async fn a_services_fields_stand_at_the_cloud_and_what_is_others_is_left_alone()
     two_families(&bed).await;
     local_traffic(&bed).await;
     another_family_is_refused_and_nodes_are_followed(&bed).await;
-    // Another process does not know what the load balancer was asked for before that.
+    // After a restart, the process does not know the last valid settings of the load balancer.
     bed.cluster.pods.get("service-controller").unwrap().restart().await.unwrap();
     bed.ready().await.unwrap();
     a_draining_node_gets_no_traffic(&bed).await;
-    nothing_that_a_go_controller_would_not_know(&bed).await;
-    the_finalizer_of_somebody_else_stays(&bed).await;
+    only_known_fields_are_written(&bed).await;
+    a_foreign_finalizer_stays(&bed).await;
     bed.quiet("service-controller").await.unwrap();
 }
 
-/// A Service with one field more, what of its load balancer comes of that, and how it must be.
+/// The name, an additional field of the Service, a property of its load balancer, and the expected value.
 type Case = (&'static str, fn(ServiceBuilder) -> ServiceBuilder, fn(&LoadBalancer) -> Value, Value);
 
 async fn each_field_by_itself(bed: &Bed) {
@@ -96,7 +97,7 @@ async fn each_field_by_itself(bed: &Bed) {
         assert_eq!(look(state.balancer(name).unwrap()), want, "{name}");
     }
     let told = bed.told("Service", "old-words", "CompatibleAnnotations").await.unwrap();
-    assert!(told.contains(&format!("{OPENSTACK_INTERNAL} is lb.cloudadapter.dev/internal: true")), "{told}");
+    assert!(told.contains(&format!("{OPENSTACK_INTERNAL} -> lb.cloudadapter.dev/internal: true")), "{told}");
     assert_eq!(bed.times("Service", "old-words", "CompatibleAnnotations").await.unwrap(), 1);
 }
 
@@ -105,7 +106,7 @@ fn affine(service: ServiceBuilder) -> ServiceBuilder {
     service.spec("sessionAffinity", json!("ClientIP")).spec("sessionAffinityConfig", ten_minutes)
 }
 
-/// With blanks, in another order, and the same twice.
+/// With spaces, in another order, and with a duplicate.
 fn ranged(service: ServiceBuilder) -> ServiceBuilder {
     let ranges = "2001:db8::/32 , 192.0.2.0/24,192.0.2.0/24";
     service.spec("ipFamilyPolicy", json!("RequireDualStack")).annotation(RANGES, ranges)
@@ -138,7 +139,7 @@ fn word(value: &impl serde::Serialize) -> String {
     json!(value).as_str().unwrap().to_owned()
 }
 
-/// Both addresses stand in the status, in the Service's order.
+/// The status has both addresses, in the order of the Service's IP families.
 async fn two_families(bed: &Bed) {
     let both = bed.until_service("both", "has two addresses", |service| {
         let ips: Vec<_> = ingress(service).into_iter().filter_map(|it| it.ip).collect();
@@ -154,7 +155,7 @@ async fn two_families(bed: &Bed) {
     assert_eq!(vips, ips.into_iter().collect());
 }
 
-/// The health check of kube-proxy, who may connect, and how packets arrive.
+/// kube-proxy's health check, the allowed clients, and the IP mode.
 async fn local_traffic(bed: &Bed) {
     bed.address("local").await.unwrap();
     let local = bed.services().get("local").await.unwrap();
@@ -171,7 +172,7 @@ async fn local_traffic(bed: &Bed) {
     assert_eq!(allowed, ["10.0.0.0/8", "192.0.2.0/24"].map(str::to_owned).into());
 }
 
-/// This cloud cannot change the families of a load balancer; a misspelt annotation is a mistake, too.
+/// This cloud cannot change the IP families of a load balancer; a misspelled annotation is an error, too.
 async fn another_family_is_refused_and_nodes_are_followed(bed: &Bed) {
     let first = bed.services().get("both").await.unwrap().spec.and_then(|spec| spec.cluster_ip);
     let families = json!({ "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"], "clusterIPs": [first] });
@@ -193,7 +194,7 @@ async fn another_family_is_refused_and_nodes_are_followed(bed: &Bed) {
     bed.patch_service("local", &right).await.unwrap();
 }
 
-/// The autoscaler says so before it removes the node.
+/// The autoscaler sets its taint before it removes the node.
 async fn a_draining_node_gets_no_traffic(bed: &Bed) {
     let taint = json!({ "key": AUTOSCALER, "value": "1767225600", "effect": "NoSchedule" });
     for (taints, nodes) in [(vec![taint], 2), (vec![], 3)] {
@@ -204,8 +205,8 @@ async fn a_draining_node_gets_no_traffic(bed: &Bed) {
     }
 }
 
-/// One finalizer and the status are all that we write, under our own name.
-async fn nothing_that_a_go_controller_would_not_know(bed: &Bed) {
+/// The controller writes only a finalizer and the status, under its own field manager.
+async fn only_known_fields_are_written(bed: &Bed) {
     for name in ["both", "local"] {
         let service = bed.services().get(name).await.unwrap();
         let managed = service.metadata.managed_fields.unwrap_or_default();
@@ -226,12 +227,13 @@ async fn nothing_that_a_go_controller_would_not_know(bed: &Bed) {
     }
 }
 
-/// Somebody else's finalizer, added after ours: ours goes when nothing is left, and theirs when they are done.
-async fn the_finalizer_of_somebody_else_stays(bed: &Bed) {
+/// Another controller's finalizer, added later: this controller removes its own when the load balancer is deleted, and leaves the other
+/// one.
+async fn a_foreign_finalizer_stays(bed: &Bed) {
     let theirs = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
     bed.patch_service("local", &theirs).await.unwrap();
     bed.services().delete("local", &DeleteParams::default()).await.unwrap();
-    bed.until_service("local", "is released by us alone", |service| {
+    bed.until_service("local", "has only the other finalizer", |service| {
         ensure!(
             service.metadata.finalizers.as_deref() == Some(&["example.com/keep".to_owned()]),
             "{service:?}"
@@ -247,7 +249,7 @@ async fn the_finalizer_of_somebody_else_stays(bed: &Bed) {
     bed.patch_service("local", &none).await.unwrap();
 }
 
-/// The leaves of a `fieldsV1`.
+/// Collects the leaves of a `fieldsV1`.
 fn paths(fields: &Value, path: String, found: &mut BTreeSet<String>) {
     let inner = fields.as_object().into_iter().flatten().filter(|(key, _)| *key != ".");
     let mut leaf = true;
@@ -265,9 +267,9 @@ fn ingress(service: &Service) -> Vec<LoadBalancerIngress> {
     status.and_then(|status| status.ingress.clone()).unwrap_or_default()
 }
 
-/// Waits until so many members stand behind each listener of a Service.
+/// Waits until each pool of a Service has this number of backends.
 async fn members(bed: &Bed, service: &str, n: usize) {
-    bed.until_cloud(&format!("{n} nodes are behind {service}"), |state| {
+    bed.until_cloud(&format!("{n} nodes are backends of {service}"), |state| {
         let balancer = state.balancer(service)?;
         let hosts = |pool: &adapter_sim::simcloud::model::Pool| pool.members.len();
         let sizes: Vec<usize> = balancer.pools.iter().map(hosts).collect();

@@ -1,6 +1,6 @@
-//! Services of type LoadBalancer, from creation to deletion, and those that cannot have one.
+//! Services of type LoadBalancer, from creation to deletion, and invalid ones.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,10 @@ use serde_json::json;
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// One Service, and everything that happens to it.
+/// The life of one Service, with all kinds of changes.
+// Behaviour: S1, S7, S8, S18, SN1, SN7, SN8
 #[tokio::test]
-async fn a_service_has_its_load_balancer_as_long_as_it_wants_one() {
+async fn a_service_has_a_load_balancer_while_its_type_requires_one() {
     let mut bed = Bed::start().await.unwrap();
     let (a, b) = (bed.join("a", None).await.unwrap(), bed.join("b", None).await.unwrap());
     bed.targets(2).await.unwrap();
@@ -59,24 +60,24 @@ async fn a_service_has_its_load_balancer_as_long_as_it_wants_one() {
     let again = bed.patch_service("web", &json!({ "spec": { "type": "LoadBalancer" } })).await.unwrap();
     bed.address("web").await.unwrap();
     let balancer = serving(&bed, &again, &[&a]).await;
-    let balancer = made_anew(&bed, &balancer, &a).await;
-    nodes_that_nobody_saw_go(&mut bed, &["a", "b"], &balancer).await;
+    let balancer = recreated(&bed, &balancer, &a).await;
+    an_empty_node_list(&mut bed, &["a", "b"], &balancer).await;
 
     bed.delete_service("web").await.unwrap();
-    // The finalizer was there until nothing was left.
+    // The finalizer stayed until the load balancer was deleted.
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
     bed.quiet("service-controller").await.unwrap();
 }
 
-/// Somebody strips the finalizer of a Service that goes, and makes another one under its name at once: that gets a load balancer of its own,
-/// and the one of the first goes.
-async fn made_anew(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer {
+/// The finalizer of a deleted Service is removed, and a Service of the same name is created at once: it gets a load balancer of its own,
+/// and the former one is deleted.
+async fn recreated(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer {
     bed.patch_service("web", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
     bed.delete_service("web").await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.address("web").await.unwrap();
-    bed.until_cloud("the first one's is gone", |state| {
-        ensure!(state.load_balancers.iter().all(|it| it.id != first.id), "it is there");
+    bed.until_cloud("the former load balancer is deleted", |state| {
+        ensure!(state.load_balancers.iter().all(|it| it.id != first.id), "it still exists");
         Ok(())
     })
     .await
@@ -85,8 +86,8 @@ async fn made_anew(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer
     serving(bed, &again, &[node]).await
 }
 
-/// A list without any node is not believed: the load balancer keeps those that it has.
-async fn nodes_that_nobody_saw_go(bed: &mut Bed, nodes: &[&str], balancer: &LoadBalancer) {
+/// An empty list of nodes is not trusted: the load balancer keeps its backends.
+async fn an_empty_node_list(bed: &mut Bed, nodes: &[&str], balancer: &LoadBalancer) {
     bed.quiet("service-controller").await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
     for name in nodes {
@@ -98,9 +99,10 @@ async fn nodes_that_nobody_saw_go(bed: &mut Bed, nodes: &[&str], balancer: &Load
     assert_eq!(&bed.cluster.cloud.state().await.unwrap().load_balancers, std::slice::from_ref(balancer));
 }
 
-/// What cannot be done is said once, with the name of the field, and nothing is half-built.
+/// An invalid Service gets one Event that names the field, and no part of a load balancer is created.
+// Behaviour: SF3, SF5, SF8, SF10
 #[tokio::test]
-async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
+async fn an_invalid_service_gets_one_event_and_costs_nothing() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
     let before = bed.cluster.cloud.reset_counts().await.unwrap();
@@ -117,7 +119,7 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     for service in [value, key, range, node_ports, keep, address, family] {
         service.create(&client).await.unwrap();
     }
-    // Afterwards, so that those before it have had their turn.
+    // Created last, so that the others have been reconciled before it is ready.
     service("good").port(80).create(&client).await.unwrap();
     bed.address("good").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
@@ -129,12 +131,14 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
         ("node-ports", &["spec.allocateLoadBalancerNodePorts", "set it to true"]),
         ("keep", &["lb.cloudadapter.dev/on-delete", "no capability lb.keep-address"]),
         ("address", &["spec.loadBalancerIP", "\"not-an-ip\"", "192.0.2.7"]),
-        ("family", &["spec.loadBalancerIP", "2001:db8::7 is IPv6", "spec.ipFamilies names only IPv4"]),
+        ("family", &["spec.loadBalancerIP", "2001:db8::7 is IPv6", "spec.ipFamilies contains only IPv4"]),
     ];
     for (name, named) in cases {
         bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
         let events = bed.events("Service", name).await.unwrap();
-        let [event] = events.as_slice() else { panic!("{name} has not one Event: {events:#?}") };
+        let [event] = events.as_slice() else {
+            panic!("{name} does not have exactly one Event: {events:#?}")
+        };
         assert_eq!(event.type_.as_deref(), Some("Warning"), "{name}");
         assert_eq!(times(event), 1, "{name}");
         let message = event.message.as_deref().unwrap_or_default();
@@ -154,9 +158,10 @@ async fn a_service_that_cannot_work_says_which_field_and_costs_nothing() {
     assert_eq!(now, ["good", "key", "node-ports"].map(str::to_owned).into());
 }
 
-/// What a Service says of its load balancer, and what the cluster says of all, stands in the cloud.
+/// The load balancer has the settings of the Service and the defaults of the cluster.
+// Behaviour: SF10
 #[tokio::test]
-async fn a_service_says_what_its_load_balancer_shall_be() {
+async fn annotations_and_defaults_set_up_the_load_balancer() {
     let defaults =
         json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "2m", "internal": true } } });
     let mut bed = Bed::install_with(&defaults).await.unwrap();
@@ -199,7 +204,7 @@ async fn a_service_says_what_its_load_balancer_shall_be() {
         balancer.listeners.iter().map(|it| (it.port, json!(pool(&balancer, it).algorithm))).collect();
     assert_eq!(algorithms, [(80, json!("least_connections")), (443, json!("source_ip"))]);
 
-    // What the cloud cannot change is told under the annotation, and nothing is made anew.
+    // A setting that the cloud cannot change is refused with the annotation's name, and nothing is recreated.
     let larger = json!({ "metadata": { "annotations": { "lb.cloudadapter.dev/size": "huge" } } });
     bed.patch_service("web", &larger).await.unwrap();
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
@@ -207,8 +212,10 @@ async fn a_service_says_what_its_load_balancer_shall_be() {
     let back = json!({ "metadata": { "annotations": {
         "lb.cloudadapter.dev/size": "large", "lb.cloudadapter.dev/algorithm": null, "example.com/unrelated": "x" } } });
     bed.patch_service("web", &back).await.unwrap();
-    let restored = bed.until_cloud("an annotation that goes lets the vendor's choice through", |state| {
-        let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("not one") };
+    let restored = bed.until_cloud("without the annotation, the vendor's default is in effect", |state| {
+        let [balancer] = state.load_balancers.as_slice() else {
+            anyhow::bail!("not exactly one load balancer")
+        };
         let listener = balancer.listeners.first().context("no listener")?;
         ensure!(json!(pool(balancer, listener).algorithm) == "round_robin", "{balancer:?}");
         Ok(balancer.id.clone())
@@ -222,7 +229,7 @@ fn pool<'a>(balancer: &'a LoadBalancer, listener: &Listener) -> &'a Pool {
     balancer.pools.iter().find(|pool| Some(&pool.id) == listener.pool_id.as_ref()).unwrap()
 }
 
-/// Waits until the cloud has exactly one load balancer, active, with the Service's ports and the nodes behind each.
+/// Waits until the cloud has exactly one load balancer, active, with the Service's ports and these nodes as backends of each.
 async fn serving(bed: &Bed, service: &Service, nodes: &[&Node]) -> LoadBalancer {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.clone()).unwrap_or_default();
     let wanted: BTreeSet<_> = ports
@@ -235,15 +242,15 @@ async fn serving(bed: &Bed, service: &Service, nodes: &[&Node]) -> LoadBalancer 
         let [balancer] = state.load_balancers.as_slice() else {
             anyhow::bail!("{} load balancers", state.load_balancers.len())
         };
-        ensure!(json!(balancer.status) == "ACTIVE", "it is {:?}", balancer.status);
+        ensure!(json!(balancer.status) == "ACTIVE", "the status is {:?}", balancer.status);
         let there = members(balancer)?;
-        ensure!(there == wanted, "there are {there:?}, wanted are {wanted:?}");
+        ensure!(there == wanted, "found {there:?}, expected {wanted:?}");
         Ok(balancer.clone())
     });
     seen.await.unwrap()
 }
 
-/// Port of the listener, address and port of the member.
+/// Port of the listener, address and port of the backend.
 fn members(balancer: &LoadBalancer) -> anyhow::Result<BTreeSet<(i32, String, i32)>> {
     let mut members = BTreeSet::new();
     for listener in &balancer.listeners {
@@ -264,7 +271,7 @@ async fn nothing_left(bed: &Bed) {
     gone.await.unwrap();
 }
 
-/// The Services that have a load balancer.
+/// Names of the Services that have a load balancer.
 fn balancers(state: &State) -> impl Iterator<Item = String> {
     state.load_balancers.iter().filter_map(|it| it.tags.get("cloudadapter.dev/owner-name").cloned())
 }
@@ -274,7 +281,7 @@ fn internal_ip(node: &Node) -> String {
     addresses.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).next().unwrap()
 }
 
-/// How often an Event happened.
+/// The count of an Event.
 fn times(event: &Event) -> i32 {
     event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
 }

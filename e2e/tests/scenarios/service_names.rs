@@ -1,5 +1,5 @@
-//! What load balancers are called at the cloud: by the cluster's template, and by what a Service says of its own; and how those that
-//! nobody owns are taken over by their names.
+//! Names of load balancers in the cloud: from the cluster's template or from an annotation of the Service. And adoption by name of load
+//! balancers without an owner.
 
 use adapter_sim::simcloud::Operation;
 use anyhow::{Context, ensure};
@@ -7,8 +7,9 @@ use e2e::{Bed, service};
 use http::Method;
 use serde_json::json;
 
+// Behaviour: SF9
 #[tokio::test]
-async fn load_balancers_are_called_as_the_template_says_and_another_name_makes_none_anew() {
+async fn load_balancers_are_named_by_template_and_renamed_in_place() {
     let values = json!({ "clusterName": "prod", "serviceController": {
         "loadBalancerNameTemplate": "{cluster}_{namespace}_{service}" } });
     let mut bed = Bed::install_with(&values).await.unwrap();
@@ -27,24 +28,24 @@ async fn load_balancers_are_called_as_the_template_says_and_another_name_makes_n
     assert_eq!(called, ["prod_default_api", "prod_default_web"]);
     let web = state.load_balancers.iter().find(|it| it.name == "prod_default_web").map(|it| it.id.clone());
 
-    // Two may have one name: whose each is, its tags tell.
+    // Two load balancers may have the same name: tags decide the ownership.
     let called = |name: &str| json!({ "metadata": { "annotations": { "lb.cloudadapter.dev/name": name } } });
     bed.patch_service("web", &called("prod_default_api")).await.unwrap();
-    let renamed = bed.until_cloud("the name of the annotation is there", |state| {
+    let renamed = bed.until_cloud("it has the name in the annotation", |state| {
         let there = state.load_balancers.iter().find(|it| Some(&it.id) == web.as_ref());
-        let there = there.context("it is gone")?;
+        let there = there.context("it does not exist")?;
         ensure!(there.name == "prod_default_api", "{}", there.name);
         Ok(state.load_balancers.len())
     });
     assert_eq!(renamed.await.unwrap(), 2);
     assert_eq!(bed.address("web").await.unwrap(), address);
 
-    bed.patch_service("web", &called("of/nobody")).await.unwrap();
+    bed.patch_service("web", &called("of/another")).await.unwrap();
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("annotation lb.cloudadapter.dev/name: \"of/nobody\" is not a name"), "{told}");
+    assert!(told.contains("annotation lb.cloudadapter.dev/name: \"of/another\" is not a name"), "{told}");
 
     bed.delete_service("web").await.unwrap();
-    let left = bed.until_cloud("its load balancer goes and the other one stays", |state| {
+    let left = bed.until_cloud("the load balancer of web is deleted and the other one stays", |state| {
         let ids: Vec<_> = state.load_balancers.iter().map(|it| it.id.clone()).collect();
         ensure!(ids.len() == 1, "{ids:?}");
         Ok(ids)
@@ -52,12 +53,13 @@ async fn load_balancers_are_called_as_the_template_says_and_another_name_makes_n
     assert_ne!(left.await.unwrap().first(), web.as_ref());
 }
 
-/// As on the day on which the Go controller ends: its load balancer has the Service's name and no owner.
+/// The state after the former cloud controller manager ends: its load balancer has the Service's name and no owner.
+// Behaviour: SF12
 #[tokio::test]
-async fn a_load_balancer_that_nobody_owns_is_taken_over_where_that_is_wished_and_goes_with_its_service() {
+async fn load_balancer_without_an_owner_is_adopted_and_deleted() {
     let values = json!({
         "serviceController": { "compat": "openstack" },
-        // What a person changes in the cloud is seen at the next listing.
+        // Changes in the cloud are seen at the next listing.
         "adapter": { "cache": { "loadBalancers": { "maxAge": "2s" } } },
     });
     let mut bed = Bed::install_with(&values).await.unwrap();
@@ -74,7 +76,7 @@ async fn a_load_balancer_that_nobody_owns_is_taken_over_where_that_is_wished_and
     let id = cloud.state().await.unwrap().balancer("web").unwrap().id.clone();
     let nobodys = json!({ "tags": {} });
     cloud.by_hand(Method::PATCH, &format!("/v1/load-balancers/{id}"), Some(&nobodys)).await.unwrap();
-    bed.until_cloud("it is nobody's", |state| {
+    bed.until_cloud("it has no owner", |state| {
         ensure!(state.load_balancers.iter().all(|it| it.tags.is_empty()), "it has tags");
         Ok(())
     })
@@ -82,8 +84,8 @@ async fn a_load_balancer_that_nobody_owns_is_taken_over_where_that_is_wished_and
     .unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
-    bed.until_cloud("it is ours", |state| {
-        let tagged = state.balancer("web").context("nothing is tagged as the Service's")?;
+    bed.until_cloud("this cluster owns it", |state| {
+        let tagged = state.balancer("web").context("no load balancer has the Service's tags")?;
         ensure!(tagged.id == id && state.load_balancers.len() == 1, "{:?}", state.load_balancers);
         Ok(())
     })
@@ -94,7 +96,7 @@ async fn a_load_balancer_that_nobody_owns_is_taken_over_where_that_is_wished_and
     assert_eq!((made, bed.address("web").await.unwrap()), (0, address));
 
     bed.delete_service("web").await.unwrap();
-    bed.until_cloud("it goes with its Service", |state| {
+    bed.until_cloud("it is deleted with its Service", |state| {
         ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
         Ok(())
     })

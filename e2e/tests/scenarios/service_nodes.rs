@@ -1,6 +1,6 @@
-//! Which nodes are behind load balancers, what changes that, and what a change costs.
+//! Which nodes are backends of load balancers, which changes have an effect, and how many writes a change costs.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
-/// Each has one port, so that a change of nodes is one write at the cloud for each.
+/// Each Service has one port, so that a change of nodes is one write in the cloud for each.
 const SERVICES: [&str; 2] = ["web", "api"];
-/// So long a change of nodes waits for others, at least.
+/// Minimum time for which changes of nodes are collected.
 const GATHERED: Duration = Duration::from_millis(200);
-/// That join at once.
+/// Number of nodes that join at once.
 const CROWD: usize = 12;
 
-/// A node, and whether it is behind load balancers from the first.
+/// A node, and whether it is a backend after its initialisation.
 type Row = (&'static str, fn(NodeBuilder) -> NodeBuilder, bool);
 
 const NODES: [Row; 11] = [
@@ -40,25 +40,26 @@ const NODES: [Row; 11] = [
     ("not-ready", NodeBuilder::not_ready, true),
 ];
 
+// Behaviour: S13, S26, SN1, SN2, SN3, SN4, SN5, SN6, SN8, P34, W13, W22
 #[tokio::test]
-async fn nodes_are_behind_load_balancers_as_the_rules_say() {
+async fn load_balancers_have_exactly_the_eligible_nodes() {
     let limits = json!({ "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } });
     let mut bed = Bed::install_with(&json!({ "adapter": { "limits": limits } })).await.unwrap();
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
 
-    nobody_there(&bed).await;
+    no_nodes_at_all(&bed).await;
     let mut behind = the_first_look(&mut bed).await;
-    one_without_a_machine(&mut bed, &mut behind).await;
+    a_node_without_an_instance(&mut bed, &mut behind).await;
     each_change_by_itself(&mut bed, &mut behind).await;
-    what_is_not_looked_at(&mut bed, &mut behind).await;
+    changes_without_effect(&mut bed, &mut behind).await;
     many_at_once(&bed, &mut behind).await;
     a_change_that_fails(&bed, &mut behind).await;
     none_left(&bed).await;
 }
 
-/// It is made all the same, and people hear that there is nobody behind it.
-async fn nobody_there(bed: &Bed) {
+/// Without nodes, a load balancer is created all the same, and an Event says that it has no backends.
+async fn no_nodes_at_all(bed: &Bed) {
     for name in SERVICES {
         service(name).port(80).create(&bed.client()).await.unwrap();
         bed.address(name).await.unwrap();
@@ -67,7 +68,7 @@ async fn nobody_there(bed: &Bed) {
     }
 }
 
-/// Returns the nodes that are behind load balancers.
+/// Returns the nodes that are backends.
 async fn the_first_look(bed: &mut Bed) -> BTreeSet<String> {
     let client = bed.client();
     for (name, with, _) in NODES {
@@ -87,8 +88,8 @@ async fn the_first_look(bed: &mut Bed) -> BTreeSet<String> {
     behind
 }
 
-/// A node that the cloud knows nothing of is withheld and counted, until its machine is there.
-async fn one_without_a_machine(bed: &mut Bed, behind: &mut BTreeSet<String>) {
+/// A node without an instance is withheld and counted, until its instance exists.
+async fn a_node_without_an_instance(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     node("nowhere").register(&bed.client()).await.unwrap();
     withheld(bed, 1.0).await;
     are_behind(bed, behind).await;
@@ -99,22 +100,22 @@ async fn one_without_a_machine(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     withheld(bed, 0.0).await;
 }
 
-/// Each of these alone is followed, by one write for each Service.
+/// Each of these changes is applied with one write per Service.
 async fn each_change_by_itself(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     let label = |value: Value| json!({ "metadata": { "labels": { EXCLUDED: value } } });
     let taints = |taints: Value| json!({ "spec": { "taints": taints } });
     let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
     bed.patch_node("plain", &held).await.unwrap();
     let rows = [
-        ("the label excludes", Some(label(json!("true"))), false),
-        ("the label says otherwise", Some(label(json!("f"))), true),
-        ("the label goes", Some(label(Value::Null)), true),
+        ("the label excludes the node", Some(label(json!("true"))), false),
+        ("the label is false", Some(label(json!("f"))), true),
+        ("the label is removed", Some(label(Value::Null)), true),
         (
             "the autoscaler is about to remove it",
             Some(taints(json!([{ "key": AUTOSCALER, "effect": "NoSchedule" }]))),
             false,
         ),
-        ("and thought better of it", Some(taints(json!([]))), true),
+        ("the autoscaler removes its taint", Some(taints(json!([]))), true),
         ("it is being deleted", None, false),
     ];
     for (what, patch, is_target) in rows {
@@ -134,8 +135,8 @@ async fn each_change_by_itself(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     assert!(bed.nodes().get("plain").await.unwrap().metadata.deletion_timestamp.is_some());
 }
 
-/// The health check sees what a node can do: that changes nothing here.
-async fn what_is_not_looked_at(bed: &mut Bed, behind: &mut BTreeSet<String>) {
+/// Readiness and other fields have no effect here: the health check covers them.
+async fn changes_without_effect(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     bed.quiet("service-controller").await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     set_ready(&bed.client(), "not-ready", Ready::True).await.unwrap();
@@ -148,7 +149,7 @@ async fn what_is_not_looked_at(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     }
     are_behind(bed, behind).await;
 
-    // Who follows this has seen what came before it.
+    // A change after them that has an effect: when it is visible, all earlier changes have been reconciled.
     let included = json!({ "metadata": { "labels": { EXCLUDED: "FALSE" } } });
     bed.patch_node("says-perhaps", &included).await.unwrap();
     behind.insert("says-perhaps".to_owned());
@@ -156,7 +157,7 @@ async fn what_is_not_looked_at(bed: &mut Bed, behind: &mut BTreeSet<String>) {
     assert_eq!(member_writes(bed).await, SERVICES.len());
 }
 
-/// They are gathered, and go to each Service as few differences.
+/// Changes are collected, and few differences are sent for each Service.
 async fn many_at_once(bed: &Bed, behind: &mut BTreeSet<String>) {
     let names: Vec<String> = (0..CROWD).map(|number| format!("crowd-{number}")).collect();
     for name in &names {
@@ -179,7 +180,7 @@ async fn many_at_once(bed: &Bed, behind: &mut BTreeSet<String>) {
     assert_eq!(whole, 0, "only differences are sent");
 }
 
-/// People hear of it in the words that they know, and it is made good.
+/// The Event has the usual text, and the change is retried.
 async fn a_change_that_fails(bed: &Bed, behind: &mut BTreeSet<String>) {
     let unavailable = json!({
         "match": { "operation": "UpdateMembers" }, "action": { "respond": { "status": 503 } },
@@ -197,7 +198,7 @@ async fn a_change_that_fails(bed: &Bed, behind: &mut BTreeSet<String>) {
     assert_eq!(bed.times("Service", "web", "UpdateLoadBalancerFailed").await.unwrap(), 1);
 }
 
-/// The load balancers stay, and people hear that nobody is behind them any more.
+/// The load balancers stay, and an Event says that they have no backends any more.
 async fn none_left(bed: &Bed) {
     let before = times(bed, "UnAvailableLoadBalancer").await;
     let excluded = json!({ "metadata": { "labels": { EXCLUDED: "" } } });
@@ -205,7 +206,7 @@ async fn none_left(bed: &Bed) {
     let names: Vec<String> = nodes.into_iter().filter_map(|it| it.metadata.name).collect();
     try_join_all(names.iter().map(|name| bed.patch_node(name, &excluded))).await.unwrap();
     are_behind(bed, &BTreeSet::new()).await;
-    eventually("people hear that no node is left", WITHIN, || async {
+    eventually("each Service has an Event that it has no nodes", WITHIN, || async {
         let now = times(bed, "UnAvailableLoadBalancer").await;
         ensure!(now == before + 2, "{before} Events before, and {now} now");
         Ok(())
@@ -217,18 +218,18 @@ async fn none_left(bed: &Bed) {
     }
 }
 
-/// Waits until these nodes, and no others, are behind each Service.
+/// Waits until exactly these nodes are backends of each Service.
 async fn are_behind(bed: &Bed, names: &BTreeSet<String>) {
     let nodes = bed.nodes().list(&kube::api::ListParams::default()).await.unwrap();
     let named = |node: &&Node| node.metadata.name.as_ref().is_some_and(|name| names.contains(name));
     let wanted: BTreeSet<String> = nodes.iter().filter(named).map(internal_ip).collect();
-    let what = format!("{names:?} are behind load balancers");
+    let what = format!("{names:?} are backends");
     let seen = bed.until_cloud(&what, |state: &State| {
         for service in SERVICES {
             let pools = &state.balancer(service)?.pools;
             let members = pools.iter().flat_map(|pool| &pool.members).map(|it| it.address.to_string());
             let members: BTreeSet<String> = members.collect();
-            ensure!(members == wanted, "behind {service} are {members:?}, wanted are {wanted:?}");
+            ensure!(members == wanted, "{service} has backends {members:?}, expected {wanted:?}");
         }
         Ok(())
     });
@@ -237,17 +238,17 @@ async fn are_behind(bed: &Bed, names: &BTreeSet<String>) {
 
 async fn withheld(bed: &mut Bed, nodes: f64) {
     let pod = &*bed.cluster.pods.get("service-controller").unwrap();
-    eventually("nodes that cannot be addressed are counted", WITHIN, || async {
+    eventually("the metric of withheld nodes is right", WITHIN, || async {
         let counted = pod.counted("cloud_controller_load_balancer_targets_withheld", "controller").await?;
         let there: f64 = counted.values().sum();
-        ensure!((there - nodes).abs() < 0.5, "{there} are, not {nodes}");
+        ensure!((there - nodes).abs() < 0.5, "{there} nodes, expected {nodes}");
         Ok(())
     })
     .await
     .unwrap();
 }
 
-/// Requests that change the members of a pool.
+/// Number of requests that change the backends of a pool.
 async fn member_writes(bed: &Bed) -> usize {
     let counts = bed.cluster.cloud.counts().await.unwrap();
     let writes = [Operation::SetMembers, Operation::UpdateMembers].map(|it| counts.of(it));

@@ -1,6 +1,6 @@
-//! Whose a Service is, and what becomes of load balancers that no Service wants any more.
+//! Which Services this controller manages, and what happens to load balancers without a Service.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,11 +21,12 @@ use serde_json::{from_value, json};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const RELEASES: &str = "cloud-controllers-orphans";
-/// What is just removed may be shown for a minute yet; only then an orphan is one.
+/// The cache may show a deleted Service for up to a minute. Only then its load balancer is reported as an orphan.
 const ORPHANED_WITHIN: Duration = Duration::from_mins(2);
 
+// Behaviour: S2, S3, S4, S17, S22, S26, W15, W16
 #[tokio::test]
-async fn only_what_is_proven_ours_goes() {
+async fn only_proven_orphans_are_deleted() {
     let values = json!({ "serviceController": {
         "loadBalancerClass": "example.com/ours", "orphans": "delete", "orphanMinimumAge": "5s",
     } });
@@ -39,7 +40,7 @@ async fn only_what_is_proven_ours_goes() {
     }
     bed.quiet("service-controller").await.unwrap();
 
-    // While nobody watches, one Service goes without its finalizer, and one changes its type.
+    // While the controller is down, one Service is deleted without its finalizer, and one changes its type.
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
     strip(&bed, "orphan").await;
     bed.services().delete("orphan", &DeleteParams::default()).await.unwrap();
@@ -53,7 +54,7 @@ async fn only_what_is_proven_ours_goes() {
 
     classes(&bed).await;
 
-    // While it watches, one goes the same way: this process knows that it asked for its load balancer.
+    // While it runs, one is deleted in the same way: this process knows that it has created the load balancer.
     bed.quiet("service-controller").await.unwrap();
     cannot_be_removed_at_first(&bed, "stripped").await;
     let stripped = json!({ "metadata": { "finalizers": null }, "spec": { "type": "ClusterIP" } });
@@ -66,17 +67,18 @@ async fn only_what_is_proven_ours_goes() {
     gone(&bed, "type", ORPHANED_WITHIN).await;
     bed.told("Service", "type", "DeletedLoadBalancer").await.unwrap();
     gone(&bed, "orphan", ORPHANED_WITHIN).await;
-    assert!(restarted.elapsed() > Duration::from_mins(1), "an orphan goes only after a while");
+    assert!(restarted.elapsed() > Duration::from_mins(1), "an orphan is only deleted after a minute");
     bed.told("Service", "orphan", "OrphanedLoadBalancer").await.unwrap();
     bed.told("Service", "orphan", "DeletedLoadBalancer").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
     let asked = writes_to(&bed, &orphan).await.split_off(asked);
-    assert_eq!(asked, [Operation::DeleteLoadBalancer], "to tell of it costs nothing");
+    assert_eq!(asked, [Operation::DeleteLoadBalancer], "reporting an orphan needs no vendor write");
 }
 
-/// Those without a class are another's here, and what nobody wants is told and stays, until a person releases it.
+/// Services without a class belong to another controller here. Orphans are reported and stay, until a user releases them.
+// Behaviour: S2, S17, S22, S23, W15, W16
 #[tokio::test]
-async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
+async fn other_classes_are_ignored_and_orphans_are_reported() {
     let values = json!({ "serviceController": {
         "loadBalancerClass": "example.com/ours", "defaultLoadBalancer": false,
     } });
@@ -121,7 +123,7 @@ async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
     bed.cluster.cloud.reset_counts().await.unwrap();
     many_vanish(&mut bed, &["one", "two", "three"]).await;
 
-    eventually("people hear of the orphan", ORPHANED_WITHIN, || async {
+    eventually("the orphan is reported", ORPHANED_WITHIN, || async {
         let times = bed.times("Service", "orphan", "OrphanedLoadBalancer").await?;
         ensure!(times == 1, "{times} times");
         Ok(())
@@ -140,7 +142,7 @@ async fn what_is_others_is_left_alone_and_what_nobody_wants_is_told() {
     a_person_releases_two(&mut bed, &told).await;
 }
 
-/// One that was told as an orphan, in these words, and one of those that the brake holds.
+/// Releases an orphan that was reported with this text, and one that the brake holds.
 async fn a_person_releases_two(bed: &mut Bed, told: &str) {
     let shown = orphans(bed).await;
     let all = ["default/one", "default/orphan", "default/three", "default/two"];
@@ -163,7 +165,7 @@ async fn a_person_releases_two(bed: &mut Bed, told: &str) {
     gone(bed, "two", WITHIN).await;
     for name in ["orphan", "two"] {
         let told = bed.told("Service", name, "OrphanReleased").await.unwrap();
-        assert!(told.ends_with("that a person released: no Service wants it"), "{told}");
+        assert!(told.ends_with("released in ConfigMap cloud-controllers-orphans"), "{told}");
         bed.told("Service", name, "DeletedLoadBalancer").await.unwrap();
     }
     let refused = bed.told("Service", "three", "ReleaseRefused").await.unwrap();
@@ -183,16 +185,16 @@ fn waits_for(shown: &BTreeMap<String, Orphan>, key: &str) -> Option<String> {
     shown.get(key).unwrap().waits_for.clone()
 }
 
-/// What service-controller shows of load balancers without a Service, by the names that these had.
+/// Orphans on the service-controller's status page, by the keys of their former Services.
 async fn orphans(bed: &mut Bed) -> BTreeMap<String, Orphan> {
     let page = bed.cluster.pods.get("service-controller").unwrap().page("/status").await.unwrap();
     let status: ControllerStatus = serde_json::from_str(&page).unwrap();
     status.orphans.into_iter().map(|it| (it.key.clone(), it)).collect()
 }
 
-/// A restored backup rather than what somebody wants: none goes, and people hear of each.
+/// Many missing Services look like a restored backup: none of the load balancers is deleted, and each gets an Event.
 async fn many_vanish(bed: &mut Bed, names: &[&str]) {
-    // Held up, so that it sees nothing of what comes between.
+    // Suspended, so that the controller sees no intermediate states.
     let controller = bed.cluster.pods.get("service-controller").unwrap().id().unwrap();
     let controller = Pid::from_raw(controller.try_into().unwrap()).unwrap();
     kill_process(controller, Signal::STOP).unwrap();
@@ -203,11 +205,11 @@ async fn many_vanish(bed: &mut Bed, names: &[&str]) {
     kill_process(controller, Signal::CONT).unwrap();
     for name in names {
         let told = bed.told("Service", name, "OrphanHeld").await.unwrap();
-        assert!(told.contains("3 of 5 load balancers have no Service any more"), "{told}");
+        assert!(told.contains("3 of 5 load balancers have no Service, more than"), "{told}");
     }
 }
 
-/// Its removal fails once.
+/// The deletion of the load balancer fails once.
 async fn cannot_be_removed_at_first(bed: &Bed, service: &str) {
     let state = bed.cluster.cloud.state().await.unwrap();
     let of_it = json!({ "operation": "DeleteLoadBalancer", "object": state.balancer(service).unwrap().id });
@@ -215,7 +217,7 @@ async fn cannot_be_removed_at_first(bed: &Bed, service: &str) {
     bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
 }
 
-/// Ours is served; another's is left alone, above all when it loses its class.
+/// Services of this controller's class are served; others are left alone, even if their class is removed.
 async fn classes(bed: &Bed) {
     let client = bed.client();
     let classed = |name: &str, class: &str| service(name).port(80).spec("loadBalancerClass", json!(class));
@@ -240,7 +242,7 @@ async fn classes(bed: &Bed) {
     assert_eq!(theirs.metadata.finalizers.unwrap_or_default(), [FINALIZER]);
     assert!(bed.events("Service", "theirs").await.unwrap().is_empty());
 
-    // No controller put it there: the API server noted that whoever wrote the Service did.
+    // No controller added this finalizer: according to the API server, the client that created the Service did.
     service("manifest").port(80).spec("type", json!("ClusterIP")).create(&client).await.unwrap();
     bed.patch_service("manifest", &add).await.unwrap();
     bed.services().delete("manifest", &DeleteParams::default()).await.unwrap();
@@ -248,14 +250,14 @@ async fn classes(bed: &Bed) {
     assert!(bed.services().get_opt("manifest").await.unwrap().is_none());
 }
 
-/// What the cloud was told about one load balancer, oldest first.
+/// Vendor writes to one load balancer, oldest first.
 async fn writes_to(bed: &Bed, id: &str) -> Vec<Operation> {
     let log = bed.cluster.cloud.requests().await.unwrap();
     let writes = log.iter().filter(|it| it.access == Access::Write && it.object.as_deref() == Some(id));
     writes.map(|it| it.operation).collect()
 }
 
-/// Takes all finalizers off.
+/// Removes all finalizers.
 async fn strip(bed: &Bed, name: &str) {
     let none = json!({ "metadata": { "finalizers": null } });
     bed.services().patch(name, &PatchParams::default(), &Patch::Merge(none)).await.unwrap();
@@ -263,7 +265,7 @@ async fn strip(bed: &Bed, name: &str) {
 
 /// Waits until a Service has no load balancer any more.
 async fn gone(bed: &Bed, service: &str, within: Duration) {
-    eventually(&format!("the load balancer of {service} is gone"), within, || async {
+    eventually(&format!("the load balancer of {service} is deleted"), within, || async {
         let state = bed.cluster.cloud.state().await?;
         let owner = |tags: &BTreeMap<String, String>| tags.get("cloudadapter.dev/owner-name").cloned();
         let owners: Vec<_> = state.load_balancers.iter().filter_map(|it| owner(&it.tags)).collect();

@@ -1,6 +1,6 @@
-//! What goes wrong on the way to a load balancer and back, what others undo, and what nothing costs.
+//! Failures while a load balancer is created or deleted, changes by other writers, and changes that cost nothing.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
@@ -16,15 +16,16 @@ use serde_json::{Value, from_value, json};
 const CONTROLLER: &str = "service-controller";
 const RIGHTS: &str = "cloud-controllers:service-controller";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// Longer than the first pause that a controller makes by itself.
+/// Longer than the controller's own first backoff.
 const RETRY_AFTER_MS: u64 = 6000;
 
+// Behaviour: S1, S6, S8, S9, S10, S11, S14, S16, S18, S19, S20, S21, S25, S26, SF4, P34, W10, W11, W12, W17
 #[tokio::test]
-async fn services_are_kept_as_they_are_wished() {
+async fn services_recover_from_failures_and_foreign_changes() {
     let values = json!({
         "adapter": {
             "limits": { "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } },
-            // What others do at the cloud is seen soon.
+            // Changes in the cloud are seen soon.
             "cache": { "loadBalancers": { "maxAge": "2s" } },
         },
     });
@@ -36,22 +37,22 @@ async fn services_are_kept_as_they_are_wished() {
     }
     bed.targets(2).await.unwrap();
 
-    a_new_one_costs_two_writes(&mut bed).await;
+    a_new_service_costs_two_writes(&mut bed).await;
     service("kept").port(80).create(&bed.client()).await.unwrap();
     bed.address("kept").await.unwrap();
-    tokio::join!(one_that_cannot_be_made_yet(&bed), one_that_cannot_be_removed_yet(&bed));
-    nothing_is_seen_and_it_is_removed_all_the_same(&mut bed).await;
-    others_undo_what_is_ours(&mut bed).await;
-    others_work_at_the_cloud(&bed).await;
-    many_wishes_at_once_meet_one_worker(&bed).await;
-    what_is_spoken_on_a_port_arrives(&mut bed).await;
-    what_is_not_ours_to_read_costs_nothing(&mut bed).await;
-    what_happens_while_nobody_watches(&mut bed).await;
+    tokio::join!(creation_fails_at_first(&bed), deletion_fails_at_first(&bed));
+    an_invisible_load_balancer_is_deleted(&mut bed).await;
+    foreign_edits_are_reverted(&mut bed).await;
+    deletions_in_the_cloud_are_repaired(&bed).await;
+    changes_of_one_service_are_serialised(&bed).await;
+    the_app_protocol_is_passed_on(&mut bed).await;
+    unrelated_fields_cost_nothing(&mut bed).await;
+    changes_while_the_controller_is_down(&mut bed).await;
     what_the_api_server_refuses(&mut bed).await;
 }
 
-/// It takes a while, is asked for again and again, and told once.
-async fn a_new_one_costs_two_writes(bed: &mut Bed) {
+/// The creation takes a while, is requested again several times, and gets one Event.
+async fn a_new_service_costs_two_writes(bed: &mut Bed) {
     bed.cluster.cloud.configure(&json!({ "provisioning": { "create_ms": 1500 } })).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
@@ -69,18 +70,18 @@ async fn a_new_one_costs_two_writes(bed: &mut Bed) {
     let events = bed.events("Service", "web").await.unwrap();
     let told: Vec<_> = events.iter().map(|it| it.message.as_deref().unwrap_or_default()).collect();
     assert_eq!(told, ["Ensuring load balancer", "Ensured load balancer"]);
-    assert!(calls(bed, "EnsureLoadBalancer").await - asked > 1.5, "it was not asked for again");
+    assert!(calls(bed, "EnsureLoadBalancer").await - asked > 1.5, "the request was not repeated");
     let counts = bed.cluster.cloud.counts().await.unwrap();
     assert_eq!((counts.of(Operation::CreateLoadBalancer), counts.of(Operation::CreateListener)), (1, 1));
-    // The API server fills in how packets arrive, which the cloud does not say.
+    // The API server sets the IP mode to its default, since the cloud reports none.
     let modes: Vec<_> =
         ingress(&bed.services().get("web").await.unwrap()).into_iter().map(|it| it.ip_mode).collect();
     assert_eq!(modes, [Some("VIP".to_owned())]);
     bed.cluster.cloud.configure(&json!({ "provisioning": null })).await.unwrap();
 }
 
-/// The finalizer comes first, what is wrong is told once, and the work goes on when it can.
-async fn one_that_cannot_be_made_yet(bed: &Bed) {
+/// The finalizer is added first, the failure is reported once, and the creation is retried when the cloud allows it.
+async fn creation_fails_at_first(bed: &Bed) {
     fault(bed, &json!({ "operation": "CreateLoadBalancer" }), &json!({ "next": 2 }), &nonsense()).await;
     service("refused").port(80).create(&bed.client()).await.unwrap();
     let told = bed.told("Service", "refused", "SyncLoadBalancerFailed").await.unwrap();
@@ -93,8 +94,8 @@ async fn one_that_cannot_be_made_yet(bed: &Bed) {
     assert_eq!(bed.times("Service", "refused", "SyncLoadBalancerFailed").await.unwrap(), 1);
 }
 
-/// The Service hangs rather than leaks, and the cloud is left alone for as long as it asks for.
-async fn one_that_cannot_be_removed_yet(bed: &Bed) {
+/// The Service stays until its load balancer is deleted, and the cloud gets no calls for as long as it requests.
+async fn deletion_fails_at_first(bed: &Bed) {
     let id = bed.cluster.cloud.state().await.unwrap().balancer("kept").unwrap().id.clone();
     let of_kept = json!({ "operation": "DeleteLoadBalancer", "object": id });
     fault(bed, &of_kept, &json!({ "next": 1 }), &nonsense()).await;
@@ -105,7 +106,7 @@ async fn one_that_cannot_be_removed_yet(bed: &Bed) {
     bed.told("Service", "kept", "SyncLoadBalancerFailed").await.unwrap();
     let kept = bed.services().get("kept").await.unwrap();
     assert_eq!(kept.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
-    assert!(address(&kept).is_some(), "the status is true for as long as it serves");
+    assert!(address(&kept).is_some(), "the status stays while the load balancer serves");
 
     is_gone(bed, "kept").await;
     bed.told("Service", "kept", "DeletedLoadBalancer").await.unwrap();
@@ -132,30 +133,30 @@ async fn one_that_cannot_be_removed_yet(bed: &Bed) {
     assert!(pauses.last().is_some_and(|pause| *pause >= RETRY_AFTER_MS), "{pauses:?}");
 }
 
-/// Parts of a half-built load balancer may be left where nothing is seen.
-async fn nothing_is_seen_and_it_is_removed_all_the_same(bed: &mut Bed) {
+/// A load balancer that is not visible may still have been created in part.
+async fn an_invisible_load_balancer_is_deleted(bed: &mut Bed) {
     let asked = calls(bed, "DeleteLoadBalancer").await;
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     fault(bed, &json!({ "operation": "CreateLoadBalancer" }), &json!({ "next": 1 }), &nonsense()).await;
     service("never").port(80).create(&bed.client()).await.unwrap();
     bed.told("Service", "never", "SyncLoadBalancerFailed").await.unwrap();
-    // Before it is tried again.
+    // Before the next attempt.
     bed.delete_service("never").await.unwrap();
     assert!(calls(bed, "DeleteLoadBalancer").await > asked);
     let mut writes = bed.writes_of(CONTROLLER, mark, "-").unwrap();
     writes.retain(|it| it.name == "never");
-    assert_eq!(writes.len(), 2, "finalizer, and its end with the status in one patch: {writes:?}");
+    assert_eq!(writes.len(), 2, "one write adds the finalizer, one removes it with the status: {writes:?}");
 }
 
-/// A finalizer that somebody strips, and a status that somebody clears: one write each, and no call.
-async fn others_undo_what_is_ours(bed: &mut Bed) {
+/// A removed finalizer and a cleared status are restored with one write each, without calls to the adapter.
+async fn foreign_edits_are_reverted(bed: &mut Bed) {
     bed.quiet(CONTROLLER).await.unwrap();
     let first = bed.address("web").await.unwrap();
     let (asked, mark) = (all_calls(bed).await, bed.cluster.control_plane.audit_log().mark().unwrap());
     let stripped = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     bed.services().patch("web", &PatchParams::default(), &stripped).await.unwrap();
     bed.until_service("web", "has its finalizer again", |it| {
-        ensure!(it.metadata.finalizers.as_deref() == Some(&[FINALIZER.to_owned()][..]), "it has none");
+        ensure!(it.metadata.finalizers.as_deref() == Some(&[FINALIZER.to_owned()][..]), "no finalizer");
         Ok(())
     })
     .await
@@ -166,18 +167,18 @@ async fn others_undo_what_is_ours(bed: &mut Bed) {
     bed.quiet(CONTROLLER).await.unwrap();
     let writes = bed.writes_of(CONTROLLER, mark, "-").unwrap();
     assert_eq!(writes.len(), 2, "{writes:?}");
-    assert!((all_calls(bed).await - asked).abs() < 0.5, "the adapter was asked");
+    assert!((all_calls(bed).await - asked).abs() < 0.5, "the adapter was called");
 }
 
-/// Who removes a listener, the members or all of it finds it back.
-async fn others_work_at_the_cloud(bed: &Bed) {
+/// A listener, backends or a whole load balancer that are removed in the cloud are created again.
+async fn deletions_in_the_cloud_are_repaired(bed: &Bed) {
     for name in ["listener", "members", "whole"] {
         service(name).port(80).port(443).create(&bed.client()).await.unwrap();
     }
     for name in ["listener", "members", "whole"] {
         bed.address(name).await.unwrap();
     }
-    // What was just written is shown by a listing that began afterwards.
+    // The latest writes are only in a listing that begins after them.
     bed.cluster.cloud.reset_counts().await.unwrap();
     e2e::eventually("the cloud is listed twice", e2e::WITHIN, || async {
         let listed = bed.cluster.cloud.counts().await?.of(Operation::ListLoadBalancers);
@@ -196,7 +197,7 @@ async fn others_work_at_the_cloud(bed: &Bed) {
     let whole = before.balancer("whole").unwrap().id.clone();
     cloud.delete_load_balancer(&whole).await.unwrap();
 
-    bed.until_cloud("all is as it was", |state| {
+    bed.until_cloud("everything is restored", |state| {
         for name in ["listener", "members", "whole"] {
             let balancer = state.balancer(name)?;
             ensure!(balancer.listeners.len() == 2, "{name}: {:?}", balancer.listeners);
@@ -212,7 +213,7 @@ async fn others_work_at_the_cloud(bed: &Bed) {
         |name: &str| (before.balancer(name).unwrap().id.clone(), after.balancer(name).unwrap().id.clone());
     for name in ["listener", "members"] {
         let (before, after) = ids(name);
-        assert_eq!(before, after, "{name} was made anew");
+        assert_eq!(before, after, "{name} was recreated");
     }
     assert_ne!(ids("whole").1, whole);
     let vip = after.balancer("whole").unwrap().vips.first().unwrap().to_string();
@@ -224,8 +225,8 @@ async fn others_work_at_the_cloud(bed: &Bed) {
     .unwrap();
 }
 
-/// Ports and nodes change all the time: the cloud never hears of two changes of one load balancer at once, which it would refuse.
-async fn many_wishes_at_once_meet_one_worker(bed: &Bed) {
+/// Ports and nodes change constantly: the cloud never gets two concurrent changes of one load balancer, which it would refuse.
+async fn changes_of_one_service_are_serialised(bed: &Bed) {
     bed.cluster.cloud.configure(&json!({ "provisioning": { "update_ms": 400 } })).await.unwrap();
     service("busy").port(80).create(&bed.client()).await.unwrap();
     bed.address("busy").await.unwrap();
@@ -237,7 +238,7 @@ async fn many_wishes_at_once_meet_one_worker(bed: &Bed) {
         let port = json!([{ "name": "tcp-80", "port": 8000 + round, "protocol": "TCP" }]);
         let ports = Patch::Merge(json!({ "spec": { "ports": port } }));
         bed.services().patch("busy", &PatchParams::default(), &ports).await.unwrap();
-        bed.until_cloud("some of it arrived", |state| {
+        bed.until_cloud("one of the changes is applied", |state| {
             let there = state.balancer("busy")?.listeners.first().context("no listener")?.port;
             ensure!(there > 80, "it listens on {there}");
             Ok(())
@@ -245,31 +246,31 @@ async fn many_wishes_at_once_meet_one_worker(bed: &Bed) {
         .await
         .unwrap();
     }
-    bed.until_cloud("the last wish is fulfilled", |state| {
+    bed.until_cloud("the last change is applied", |state| {
         let busy = state.balancer("busy")?;
         let ports: Vec<_> = busy.listeners.iter().map(|it| it.port).collect();
         ensure!(ports == [8005], "it listens on {ports:?}");
         ensure!(busy.pools.iter().all(|it| it.members.len() == 2), "{:?}", busy.pools);
-        ensure!(!busy.status.is_pending(), "it is {:?}", busy.status);
+        ensure!(!busy.status.is_pending(), "the status is {:?}", busy.status);
         Ok(())
     })
     .await
     .unwrap();
     let counts = bed.cluster.cloud.counts().await.unwrap();
-    assert_eq!(counts.by_status.get("409"), None, "two were at work: {counts:?}");
+    assert_eq!(counts.by_status.get("409"), None, "concurrent changes: {counts:?}");
     assert!(counts.writes > 6, "{counts:?}");
     bed.cluster.cloud.configure(&json!({ "provisioning": null })).await.unwrap();
 }
 
-/// As the user wrote it, with one call; this cloud notes it at the listener. Without it all is as before.
-async fn what_is_spoken_on_a_port_arrives(bed: &mut Bed) {
+/// One call passes `appProtocol` as the user wrote it; this cloud stores it in the listener. Without it, the listener is as before.
+async fn the_app_protocol_is_passed_on(bed: &mut Bed) {
     for said in [Some("kubernetes.io/h2c"), None] {
         bed.quiet(CONTROLLER).await.unwrap();
         bed.cluster.cloud.reset_counts().await.unwrap();
         let asked = all_calls(bed).await;
         let ports = json!([{ "port": 80, "protocol": "TCP", "appProtocol": said }]);
         bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await.unwrap();
-        bed.until_cloud("it stands at the listener", |state| {
+        bed.until_cloud("the listener has the protocol", |state| {
             let web = state.balancer("web")?;
             let noted: Vec<_> = web.listeners.iter().map(|it| it.traffic.app_protocol.as_deref()).collect();
             ensure!(noted == [said] && !web.status.is_pending(), "{noted:?}");
@@ -278,20 +279,20 @@ async fn what_is_spoken_on_a_port_arrives(bed: &mut Bed) {
         .await
         .unwrap();
         bed.quiet(CONTROLLER).await.unwrap();
-        assert!(all_calls(bed).await - asked >= 1.0, "it was not asked for");
+        assert!(all_calls(bed).await - asked >= 1.0, "the adapter was not called");
         let counts = bed.cluster.cloud.counts().await.unwrap();
         let writes = (counts.of(Operation::UpdateListener), counts.of(Operation::UpdateLoadBalancer));
-        assert_eq!((writes, counts.writes), ((1, 1), 2), "the listener, and the tag that says what was done");
+        assert_eq!((writes, counts.writes), ((1, 1), 2), "the listener, and the tag with the hash");
     }
 }
 
-/// Nobody is asked and nothing is written for what a load balancer does not depend on.
-async fn what_is_not_ours_to_read_costs_nothing(bed: &mut Bed) {
+/// Fields that the load balancer does not depend on cause no calls and no writes.
+async fn unrelated_fields_cost_nothing(bed: &mut Bed) {
     service("plain").port(80).spec("type", json!("ClusterIP")).create(&bed.client()).await.unwrap();
-    // Of our name, and put there by somebody else.
+    // A finalizer with this controller's name, added by another client.
     let theirs = json!({ "metadata": { "finalizers": [FINALIZER] } });
     bed.patch_service("plain", &theirs).await.unwrap();
-    // Whoever wrote the Service wrote it along: it goes, and the last word of that is written a moment later.
+    // The client that created the Service also added the finalizer: the controller removes it, and its last write comes a moment later.
     bed.told("Service", "plain", "DeletedLoadBalancer").await.unwrap();
     bed.quiet(CONTROLLER).await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
@@ -309,19 +310,19 @@ async fn what_is_not_ours_to_read_costs_nothing(bed: &mut Bed) {
     ] {
         bed.services().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
-    // Who has told this has seen what came before it.
+    // When this Event exists, all earlier changes have been reconciled.
     let canary = service("canary").port(80).spec("loadBalancerIP", json!("none"));
     canary.create(&bed.client()).await.unwrap();
     bed.told("Service", "canary", "SyncLoadBalancerFailed").await.unwrap();
     bed.quiet(CONTROLLER).await.unwrap();
-    assert!((all_calls(bed).await - asked).abs() < 0.5, "the adapter was asked");
+    assert!((all_calls(bed).await - asked).abs() < 0.5, "the adapter was called");
     assert_eq!(bed.writes_of(CONTROLLER, mark, "canary").unwrap(), []);
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
     bed.delete_service("canary").await.unwrap();
 }
 
-/// All of it is done when it is back.
-async fn what_happens_while_nobody_watches(bed: &mut Bed) {
+/// Changes while the controller is down are applied when it starts again.
+async fn changes_while_the_controller_is_down(bed: &mut Bed) {
     let names = ["deleted", "type", "port", "cleared"];
     for name in names {
         service(name).port(80).create(&bed.client()).await.unwrap();
@@ -348,7 +349,7 @@ async fn what_happens_while_nobody_watches(bed: &mut Bed) {
     })
     .await
     .unwrap();
-    bed.until_cloud("it serves the other port", |state| {
+    bed.until_cloud("it serves the new port", |state| {
         let port = state.balancer("port")?.listeners.first().context("no listener")?.port;
         ensure!(port == 8080, "it listens on {port}");
         Ok(())
@@ -358,11 +359,11 @@ async fn what_happens_while_nobody_watches(bed: &mut Bed) {
     assert_eq!(bed.address("cleared").await.unwrap(), was);
     let left = bed.cluster.cloud.state().await.unwrap();
     for name in ["deleted", "type"] {
-        assert!(left.balancer(name).is_err(), "{name} has its load balancer");
+        assert!(left.balancer(name).is_err(), "{name} still has its load balancer");
     }
 }
 
-/// A right that somebody took away is told once, however often it is tried, and not missed any more when it is back.
+/// A missing permission is reported once, however often the write is retried, and the retry succeeds when it is granted again.
 async fn what_the_api_server_refuses(bed: &mut Bed) {
     let rights: Api<ClusterRole> = Api::all(bed.client());
     let role = rights.get(RIGHTS).await.unwrap();
@@ -374,10 +375,10 @@ async fn what_the_api_server_refuses(bed: &mut Bed) {
     rights.patch(RIGHTS, &PatchParams::default(), &Patch::Merge(&may_not)).await.unwrap();
     service("forbidden").port(80).create(&bed.client()).await.unwrap();
     let told = bed.told("Service", "forbidden", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("API server refused to add the finalizer: "), "{told}");
+    assert!(told.contains("cannot add the finalizer: "), "{told}");
     let user = bed.cluster.pods.get(CONTROLLER).unwrap().user().to_owned();
     let log = bed.cluster.control_plane.audit_log();
-    let refused = e2e::eventually("it is tried again", e2e::WITHIN, || async {
+    let refused = e2e::eventually("the write is retried", e2e::WITHIN, || async {
         let writes = log.writes(&user)?;
         let tries = writes.iter().filter(|it| it.name == "forbidden" && it.code == 403).count();
         ensure!(tries >= 2, "{tries} times");
@@ -391,10 +392,10 @@ async fn what_the_api_server_refuses(bed: &mut Bed) {
     bed.address("forbidden").await.unwrap();
 }
 
-/// Waits until a Service that is being deleted is no more.
+/// Waits until a Service is deleted completely.
 async fn is_gone(bed: &Bed, name: &str) {
     let services = bed.services();
-    e2e::eventually(&format!("{name} is gone"), e2e::WITHIN, || async {
+    e2e::eventually(&format!("{name} is deleted"), e2e::WITHIN, || async {
         let left = services.get_opt(name).await?;
         ensure!(left.is_none(), "finalizers {:?}", left.and_then(|it| it.metadata.finalizers));
         Ok(())
@@ -403,26 +404,26 @@ async fn is_gone(bed: &Bed, name: &str) {
     .unwrap();
 }
 
-/// As of a proxy that answers for the cloud and is none. An adapter does not try that again by itself.
+/// As from a proxy in front of the cloud. The adapter does not retry it by itself.
 fn nonsense() -> Value {
     json!({ "status": 404 })
 }
 
-/// Orders answers of this status.
+/// Adds a fault rule with this response.
 async fn fault(bed: &Bed, matches: &Value, when: &Value, respond: &Value) {
     let rule = json!({ "match": matches, "when": when, "action": { "respond": respond } });
     let rule: FaultRule = from_value(rule).unwrap();
     bed.cluster.cloud.add_fault(&rule).await.unwrap();
 }
 
-/// How often the controller made this call to the adapter.
+/// How often the controller has made this call to the adapter.
 async fn calls(bed: &mut Bed, call: &str) -> f64 {
     let pod = bed.cluster.pods.get(CONTROLLER).unwrap();
     let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
     calls.get(call).copied().unwrap_or_default()
 }
 
-/// What it asked for: what it is told by watches is no question.
+/// Number of the controller's calls; its watches are not counted.
 async fn all_calls(bed: &mut Bed) -> f64 {
     let mut all = 0.0;
     for call in ["EnsureLoadBalancer", "DeleteLoadBalancer", "PutBackendSet"] {

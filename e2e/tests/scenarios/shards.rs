@@ -1,6 +1,6 @@
-//! Three replicas of each controller that share the work: they are killed, held up, stopped and started again while users go on.
+//! Three replicas of each controller share the work: they are killed, suspended, shut down and started again while users are at work.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,28 +17,29 @@ use tokio::time::Instant;
 
 const SHARDS: usize = 4;
 const REPLICAS: usize = 3;
-/// Shorter than the defaults, of which the test would spend most of its time waiting for the end.
+/// Shorter than the defaults, with which the test would mostly wait for the expiry.
 const LEASE: Duration = Duration::from_secs(8);
-/// And all objects from the watch.
+/// Short Leases, and the initial list from a watch.
 const FLAGS: [&str; 4] = [
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=5s",
     "--leader-elect-retry-period=1s",
     "--streaming-lists",
 ];
-/// A standby looks once a second, and a busy machine is slow.
+/// A standby polls once a second, and a busy machine is slow.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long a planned change takes, with what was under way.
+/// Time limit of a planned move of shards, including the calls in progress.
 const HANDOVER: Duration = Duration::from_secs(4);
 
+// Behaviour: P9
 #[tokio::test]
-async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
+async fn replicas_share_shards_however_one_of_them_ends() {
     let mut bed = install(SHARDS).await;
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     let mut users = Users::default();
     each_works(&mut bed, &mut users).await;
 
-    // Killed: what they had is another's when the Leases have expired, and meanwhile the rest goes on.
+    // Killed: other replicas take the shards when the Leases have expired. Work for the other shards continues.
     let killed = Instant::now();
     for controller in CONTROLLERS {
         bed.cluster.pods.get(&replica(controller, 0)).unwrap().kill().await.unwrap();
@@ -49,12 +50,12 @@ async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
     println!("kill -9 of one of three: all work is done by the others after {took:?}");
     assert!(took <= LEASE + MARGIN, "{took:?}");
 
-    // A newcomer is given its share.
+    // A new replica gets its share.
     start(&mut bed, 0).await;
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     users.work(&bed, 4, "joined").await;
 
-    // Held up for longer than the Leases last: others take over, and it goes on with what it gets afterwards.
+    // Suspended for longer than the Leases last: others take over, and the replica continues with the shards that it gets afterwards.
     for controller in CONTROLLERS {
         signal(&mut bed, &replica(controller, 1), Signal::STOP);
     }
@@ -66,7 +67,7 @@ async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
     shared_evenly(&mut bed, &[0, 1, 2]).await;
     users.work(&bed, 4, "awake").await;
 
-    // Stopped: the others follow at once, and what moves asks nothing of the cloud.
+    // Shut down: the others take over at once, without calls to the cloud.
     for controller in CONTROLLERS {
         all_quiet(&mut bed, controller, &[0, 1, 2]).await;
     }
@@ -85,9 +86,10 @@ async fn replicas_share_the_work_and_it_moves_however_one_of_them_ends() {
     users.nothing_twice(&mut bed).await;
 }
 
-/// Replicas that split the work otherwise wait until the others have ended.
+/// Replicas with another number of shards wait until all replicas with the former number have ended.
+// Behaviour: P9
 #[tokio::test]
-async fn another_number_of_shards_begins_when_the_old_one_has_ended() {
+async fn a_new_number_of_shards_waits_for_old_replicas() {
     let mut bed = install(2).await;
     shared_evenly_over(&mut bed, &[0, 1, 2], 2).await;
     let mut users = Users::default();
@@ -101,7 +103,7 @@ async fn another_number_of_shards_begins_when_the_old_one_has_ended() {
             pod.start().unwrap();
         }
         bed.ready().await.unwrap();
-        // While one of the old ones is there, the new ones leave all to it.
+        // While a replica with the former number runs, the new ones hold none of the new shards.
         if number + 1 < REPLICAS {
             let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
             for controller in CONTROLLERS {
@@ -134,12 +136,12 @@ async fn install(shards: usize) -> Bed {
     bed
 }
 
-/// A replica's name: the first has none of its own.
+/// Name of a replica: the first one has the controller's name.
 fn replica(controller: &str, number: usize) -> String {
     if number == 0 { controller.to_owned() } else { format!("{controller}-{number}") }
 }
 
-/// The Lease of a shard.
+/// Name of the Lease of a shard.
 fn lease(controller: &str, shard: usize) -> String {
     if shard == 0 { format!("cloud-{controller}") } else { format!("cloud-{controller}-{shard}") }
 }
@@ -157,7 +159,7 @@ fn signal(bed: &mut Bed, name: &str, signal: Signal) {
     kill_process(id, signal).unwrap();
 }
 
-/// Which shards a replica says that it has.
+/// Shards that a replica holds according to its metrics.
 async fn shards(
     bed: &mut Bed,
     controller: &str,
@@ -171,7 +173,7 @@ async fn shards(
     Ok((0..of).filter(has).collect())
 }
 
-/// Waits until these replicas of a controller have all shards between them, and tells how many each has.
+/// Waits until these replicas of a controller hold all shards, and returns the number of shards of each.
 async fn held(bed: &mut Bed, controller: &str, numbers: &[usize]) -> BTreeMap<usize, usize> {
     held_of(bed, controller, numbers, SHARDS).await
 }
@@ -188,7 +190,10 @@ async fn held_of(bed: &mut Bed, controller: &str, numbers: &[usize], of: usize) 
         if all.len() == of {
             return counts;
         }
-        assert!(Instant::now() < deadline, "{controller}: of {of} shards {numbers:?} have {counts:?}");
+        assert!(
+            Instant::now() < deadline,
+            "{controller}: replicas {numbers:?} hold {counts:?} of {of} shards"
+        );
         tokio::task::yield_now().await;
     }
 }
@@ -203,7 +208,7 @@ async fn shared_evenly(bed: &mut Bed, numbers: &[usize]) {
     shared_evenly_over(bed, numbers, SHARDS).await;
 }
 
-/// Waits until no replica has more than one shard above another.
+/// Waits until the numbers of shards differ by at most one.
 async fn shared_evenly_over(bed: &mut Bed, numbers: &[usize], of: usize) {
     for controller in CONTROLLERS {
         let deadline = Instant::now() + e2e::WITHIN;
@@ -218,14 +223,14 @@ async fn shared_evenly_over(bed: &mut Bed, numbers: &[usize], of: usize) {
     }
 }
 
-/// Waits until these replicas of a controller have done what they had to do.
+/// Waits until these replicas of a controller have no work left.
 async fn all_quiet(bed: &mut Bed, controller: &str, numbers: &[usize]) {
     for number in numbers {
         bed.quiet(&replica(controller, *number)).await.unwrap();
     }
 }
 
-/// Each half minute at most: nothing was written, and nothing was read of single machines or load balancers.
+/// Checks that there were no calls except listings, at most one per half minute and collection.
 async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
     let now = bed.cluster.cloud.counts().await.unwrap();
     let listings = [Operation::ListInstances, Operation::ListLoadBalancers, Operation::ListRoutes];
@@ -237,8 +242,8 @@ async fn assert_only_listed(bed: &Bed, before: &Counts, since: Instant) {
     assert!(listed <= most * collections, "{before:?}, {now:?}");
 }
 
-/// Services come until each replica of the service-controller has made load balancers, in the name of its shards: which shard one falls to is
-/// chance, and of twelve none falls to one of three replicas once in fifty times.
+/// Creates Services until each replica of the service-controller has created load balancers. The shards of Services are random: with twelve
+/// Services, one of three replicas gets none once in fifty runs.
 async fn each_works(bed: &mut Bed, users: &mut Users) {
     for round in 0.. {
         users.work(bed, 12, &format!("first-{round}")).await;
@@ -257,7 +262,7 @@ async fn each_works(bed: &mut Bed, users: &mut Users) {
     }
 }
 
-/// What they have asked for so far.
+/// Objects that users have created so far.
 #[derive(Default)]
 struct Users {
     nodes: Vec<String>,
@@ -265,7 +270,7 @@ struct Users {
 }
 
 impl Users {
-    /// So many nodes, with their routes, and as many Services come; waits until all is done.
+    /// Creates this number of nodes, with routes, and of Services, and waits until all are ready.
     async fn work(&mut self, bed: &Bed, n: usize, name: &str) {
         let client = bed.client();
         for number in 0..n {
@@ -282,7 +287,7 @@ impl Users {
             bed.address(service).await.unwrap();
         }
         let want = self.nodes.len();
-        bed.until_cloud(&format!("{want} routes are there"), |state| {
+        bed.until_cloud(&format!("there are {want} routes"), |state| {
             ensure!(state.routes.len() == want, "{}", state.routes.len());
             Ok(())
         })
@@ -290,9 +295,10 @@ impl Users {
         .unwrap();
     }
 
-    /// No node was initialised twice, no load balancer made by two, and nobody was told of trouble.
+    /// Checks that no node was initialised twice, no load balancer created twice, and that there are no warnings.
     async fn nothing_twice(&self, bed: &mut Bed) {
-        // A replica that looks at a Service for the first time while nodes come cannot know that nothing else did: it may say it once more.
+        // A replica that reconciles a Service for the first time while nodes join cannot know whether something else changed: it may emit
+        // the Event again.
         let kinds =
             [("Node", &self.nodes, "Synced", 1), ("Service", &self.services, "EnsuredLoadBalancer", 2)];
         for (kind, names, reason, most) in kinds {
@@ -306,7 +312,7 @@ impl Users {
         let cloud = bed.cluster.cloud.state().await.unwrap();
         assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (self.services.len(), self.nodes.len()));
         let counts = bed.cluster.cloud.counts().await.unwrap();
-        // The vendor's calls for one of each, and none for another shard's owner: only members are written besides, for the nodes that came.
+        // One set of vendor writes per load balancer. In addition, only backends are written, for the nodes that joined.
         let once = u64::try_from(self.services.len()).unwrap();
         let made = [Operation::CreateLoadBalancer, Operation::CreateListener, Operation::UpdateLoadBalancer];
         assert_eq!(made.map(|it| counts.of(it)), [once; 3], "{counts:?}");
@@ -319,7 +325,7 @@ impl Users {
         assert_eq!(writes.map(|(_, n)| n).sum::<u64>(), 3 * once + members, "{counts:?}");
         assert!(members <= once * nodes, "{counts:?}");
         let mut warnings = bed.warnings().await.unwrap();
-        // A Service that comes a moment before the first node is told that there is none yet.
+        // A Service that is created just before the first node is ready may get an Event that there is no node yet.
         warnings.retain(|warning| !warning.contains("UnAvailableLoadBalancer"));
         assert!(warnings.is_empty(), "{warnings:#?}");
     }

@@ -1,6 +1,6 @@
-//! The adapter's status page: a Service that waits for the budget says so there in the words of its Event, and the page is fit for eyes.
+//! The adapter's status page: a Service that waits for the budget has the text of its Event there, and the page is readable.
 
-#![expect(clippy::unwrap_used, reason = "clippy knows tests, and not their helpers")]
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use e2e::{ADAPTER, Bed, Browser, Look, WITHIN, binaries, eventually, service};
 use pages::report::{AdapterStatus, Task};
 use serde_json::json;
 
-/// What the sentence begins with wherever a Service is said to wait, and all of it that an Event says.
+/// The cause at the start of each explanation. The Event has only this part.
 const WAITS: &str = "waits for the budget of loadbalancer";
-/// More than such a budget gets done within the scenario.
+/// More Services than this budget can serve during the scenario.
 const SERVICES: [&str; 8] = [
     "web",
     "api",
@@ -24,8 +24,9 @@ const SERVICES: [&str; 8] = [
     "a-name-that-takes-more-room-than-others-do",
 ];
 
+// Behaviour: S24
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_waits_for_the_budget_is_seen_on_the_page() {
+async fn the_status_page_shows_services_that_wait_for_the_budget() {
     let slow = json!({ "reserve": 0, "buckets": { "loadbalancer": { "rate": 0.5, "burst": 1 } } });
     let mut bed = Bed::install_with(&json!({ "adapter": { "limits": slow } })).await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -57,7 +58,7 @@ fn task<'a>(status: &'a AdapterStatus, name: &str) -> anyhow::Result<&'a Task> {
     found.with_context(|| format!("{:?}", status.tasks))
 }
 
-/// For programs and for people: the Service, the queue that its call stands in, and the budget that it waits for.
+/// Both the JSON and the HTML page show the Service, the queue of its call, and the budget that it waits for.
 async fn the_page_says_so(bed: &Bed, name: &str) {
     let what = format!("{name} waits for the budget");
     let told = eventually(&what, WITHIN, || async {
@@ -77,7 +78,7 @@ async fn the_page_says_so(bed: &Bed, name: &str) {
     let status = told.await.unwrap();
     assert!(status.leader && status.adapter == "adapter-sim" && status.trouble.is_none(), "{status:?}");
     assert!(!status.cluster_id.is_empty(), "{status:?}");
-    let page = eventually("people read the same", WITHIN, || async {
+    let page = eventually("the HTML page has the same text", WITHIN, || async {
         let page = bed.cluster.pods.look_at(ADAPTER)?.page("/").await?;
         let row = page.split("<tr>").find(|row| row.contains(&format!(">default/{name}<")));
         ensure!(row.is_some_and(|row| row.contains(WAITS)), "{row:?}");
@@ -87,11 +88,11 @@ async fn the_page_says_so(bed: &Bed, name: &str) {
     assert!(!page.contains("<script") && !page.contains("src="), "{page}");
 }
 
-/// Once, however often the numbers change.
+/// There is one Event, however often the numbers on the page change.
 async fn the_event_says_so(bed: &Bed, name: &str) {
     assert_eq!(bed.told("Service", name, "WaitingForBudget").await.unwrap(), WAITS);
     let before = task(&status(bed).await.unwrap(), name).map(|task| task.waits_for.clone());
-    let other = eventually("the numbers are others", WITHIN, || async {
+    let other = eventually("the numbers change", WITHIN, || async {
         let status = status(bed).await?;
         let now = task(&status, name).map(|task| task.waits_for.clone());
         ensure!(now.as_ref().ok() != before.as_ref().ok(), "{now:?}");
@@ -102,7 +103,7 @@ async fn the_event_says_so(bed: &Bed, name: &str) {
 }
 
 async fn what_was_done_is_listed(bed: &Bed) {
-    let made = eventually("a load balancer was made", WITHIN, || async {
+    let made = eventually("a load balancer is created", WITHIN, || async {
         let status = status(bed).await?;
         let made = status.writes.iter().find(|write| write.operation == "CreateLoadBalancer");
         Ok(made.with_context(|| format!("{:?}", status.writes))?.clone())
@@ -111,7 +112,7 @@ async fn what_was_done_is_listed(bed: &Bed) {
     assert_eq!((made.controller.as_str(), made.outcome.as_str()), ("service-controller", "ok"), "{made:?}");
     let object = made.object.clone().unwrap_or_default();
     assert!(SERVICES.iter().any(|name| object == format!("default/{name}")), "{made:?}");
-    let counted = eventually("it is counted as this cluster's", WITHIN, || async {
+    let counted = eventually("it is counted for this cluster", WITHIN, || async {
         let status = status(bed).await?;
         let own = status.clusters.first().filter(|it| it.own && it.cluster_id == status.cluster_id);
         ensure!(own.is_some_and(|it| it.load_balancers > 0), "{:?}", status.clusters);
@@ -120,7 +121,7 @@ async fn what_was_done_is_listed(bed: &Bed) {
     counted.await.unwrap();
 }
 
-/// At the width of a desk and of a phone, by day and by night. The pictures are kept.
+/// At the widths of a desktop and a phone, in light and dark mode. The screenshots are kept.
 fn fit_for_eyes(url: &str, dir: &Path) {
     let pictures = binaries().unwrap().with_file_name("e2e-artifacts");
     fs::create_dir_all(&pictures).unwrap();
@@ -131,13 +132,13 @@ fn fit_for_eyes(url: &str, dir: &Path) {
         let name = format!("status-page-{width}-{}.png", if dark { "dark" } else { "light" });
         fs::write(pictures.join(&name), &seen.picture).unwrap();
         assert!(seen.width <= u64::from(width), "{name} is {} wide", seen.width);
-        assert_eq!(seen.requests, [url], "{name} asks for nothing else");
+        assert_eq!(seen.requests, [url], "{name} loads no other resource");
         assert_eq!(seen.complaints, Vec::<String>::new(), "{name}");
         grounds.push(browser.evaluate("getComputedStyle(document.body).backgroundColor").unwrap());
         let faint = browser.evaluate(FAINT).unwrap();
-        assert_eq!(faint, json!([]), "{name}: contrast as WCAG wants it of AA");
+        assert_eq!(faint, json!([]), "{name}: texts whose contrast is below WCAG AA");
         let rows = browser.evaluate("document.querySelectorAll('#tasks tbody tr').length").unwrap();
-        assert!(rows.as_u64() >= Some(1), "{name}: {rows} load balancers under way");
+        assert!(rows.as_u64() >= Some(1), "{name}: {rows} load balancers in progress");
         let unnamed = "[...document.querySelectorAll('table')].filter(it => !it.caption?.textContent).length";
         assert_eq!(browser.evaluate(unnamed).unwrap(), json!(0), "{name}: each table has a caption");
     }

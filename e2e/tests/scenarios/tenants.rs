@@ -1,4 +1,4 @@
-//! A user of one namespace who knows the IDs and addresses of all others.
+//! A user of one namespace knows the IDs and addresses of all others.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ use kube::{
 use serde_json::{Value, from_value, json};
 
 const PREFIX: &str = "lb.cloudadapter.dev";
-/// A load balancer that a person made, such as that of the API server.
+/// A load balancer without an owner, such as that of the API server.
 const BY_HAND: &str = "made-by-hand";
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story")]
-async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
+#[expect(clippy::too_many_lines, reason = "the steps depend on each other")]
+async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
     let values = json!({ "adapter": {
         "grants": ["trusted:adopt=*"],
         "cache": { "loadBalancers": { "maxAge": "2s" } },
@@ -42,10 +42,10 @@ async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     let new =
         json!({ "name": BY_HAND, "scheme": "internet", "families": ["ipv4"], "tags": { "team": "ops" } });
     bed.cluster.cloud.by_hand(Method::POST, "/v1/load-balancers", Some(&new)).await.unwrap();
-    let others = bed.until_cloud("the one that was made by hand is there", |state| {
-        let there = state.load_balancers.iter().find(|it| it.name == BY_HAND).context("it is not")?;
+    let others = bed.until_cloud("the load balancer without an owner exists", |state| {
+        let there = state.load_balancers.iter().find(|it| it.name == BY_HAND).context("it does not exist")?;
         ensure!(there.status == ProvisioningStatus::Active, "{:?}", there.status);
-        let web = state.balancer("web").context("it is not")?;
+        let web = state.balancer("web").context("web has no load balancer")?;
         Ok((there.id.clone(), web.id.clone()))
     });
     let (by_hand, web) = others.await.unwrap();
@@ -71,27 +71,27 @@ async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     let services: Api<Service> = Api::namespaced(bed.client(), "evil");
     for name in ["takes-a-services", "takes-a-persons", "takes-an-address"] {
         services.delete(name, &DeleteParams::default()).await.unwrap();
-        eventually(&format!("{name} is gone"), WITHIN, || async {
-            ensure!(services.get_opt(name).await?.is_none(), "it is there");
+        eventually(&format!("{name} is deleted"), WITHIN, || async {
+            ensure!(services.get_opt(name).await?.is_none(), "it still exists");
             Ok(())
         })
         .await
         .unwrap();
     }
     let after = bed.cluster.cloud.state().await.unwrap().load_balancers;
-    assert_eq!(json!(after), json!(before), "nothing of others changes");
+    assert_eq!(json!(after), json!(before), "no load balancer of others has changed");
 
-    // A namespace that the operator trusts takes it over, and gives it back.
+    // A trusted namespace adopts the load balancer, and releases it.
     let gateway = adopts("gateway", &by_hand).namespace("trusted");
     gateway.create(&bed.client()).await.unwrap();
     let services: Api<Service> = Api::namespaced(bed.client(), "trusted");
     eventually("the gateway has an address", WITHIN, || async {
-        address(&services.get("gateway").await?).context("it has none")
+        address(&services.get("gateway").await?).context("no address")
     })
     .await
     .unwrap();
     services.delete("gateway", &DeleteParams::default()).await.unwrap();
-    bed.until_cloud("it is nobody's again", |state| {
+    bed.until_cloud("it has no owner again", |state| {
         let there = state.load_balancers.iter().find(|it| it.id == by_hand).context("it was deleted")?;
         ensure!(there.tags.len() == 1 && there.listeners.is_empty(), "{there:?}");
         Ok(())
@@ -105,10 +105,10 @@ async fn a_hostile_namespace_takes_nothing_and_what_is_adopted_is_released() {
     assert_eq!(bed.address("web").await.unwrap(), taken);
 }
 
-/// It is refused by its name, with the grant that opens it; a load balancer that is there follows its nodes, also for a process that has just
-/// started and does not know what was asked for before.
+/// The Event names the grant that is missing. An existing load balancer follows its nodes all the same, even if the controller has just
+/// started and does not know the last valid settings.
 #[tokio::test]
-async fn what_needs_a_grant_is_told_and_nodes_are_followed_all_the_same() {
+async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     const GRANT: &str = "--grant default:subnet=s-1";
     let mut bed = Bed::install().await.unwrap();
     bed.cluster.pods.start().unwrap();
@@ -131,14 +131,14 @@ async fn what_needs_a_grant_is_told_and_nodes_are_followed_all_the_same() {
     bed.ready().await.unwrap();
     follows(&bed, "c", 3).await.unwrap();
     let state = bed.cluster.cloud.state().await.unwrap();
-    assert_eq!(state.load_balancers.len(), 1, "nothing was made for the new one");
+    assert_eq!(state.load_balancers.len(), 1, "no load balancer was created for the refused Service");
 }
 
-/// A node joins, and is behind the load balancer of `web`.
+/// Adds a node, and waits until it is a backend of `web`.
 async fn follows(bed: &Bed, node: &str, members: usize) -> anyhow::Result<()> {
     bed.join(node, None).await?;
-    bed.until_cloud(&format!("{node} is behind it"), |state| {
-        let pools = &state.balancer("web").context("it is not there")?.pools;
+    bed.until_cloud(&format!("{node} is a backend"), |state| {
+        let pools = &state.balancer("web").context("web has no load balancer")?.pools;
         let all: Vec<usize> = pools.iter().map(|pool| pool.members.len()).collect();
         ensure!(all == [members], "{all:?}");
         Ok(())
@@ -146,9 +146,9 @@ async fn follows(bed: &Bed, node: &str, members: usize) -> anyhow::Result<()> {
     .await
 }
 
-/// The API server gives a node port to the next Service that asks for it, while the Service that gave it up is refused.
+/// The API server allocates a released node port to the next Service that requests it, while the former Service is refused.
 #[tokio::test]
-async fn a_node_port_that_a_refused_service_gives_up_leads_into_no_other_namespace() {
+async fn node_port_of_a_refused_service_reaches_no_other_namespace() {
     let bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
     let namespaces: Api<Namespace> = Api::all(bed.client());
@@ -156,7 +156,7 @@ async fn a_node_port_that_a_refused_service_gives_up_leads_into_no_other_namespa
     namespaces.create(&PostParams::default(), &evil).await.unwrap();
     service("spy").namespace("evil").port(80).port(81).create(&bed.client()).await.unwrap();
     let services: Api<Service> = Api::namespaced(bed.client(), "evil");
-    let seen = bed.until_cloud("it has a member for each port", |state| {
+    let seen = bed.until_cloud("it has a backend for each port", |state| {
         let spy = state.balancer("spy")?;
         ensure!(spy.status == ProvisioningStatus::Active && members(spy).len() == 2, "{spy:?}");
         Ok(())
@@ -187,17 +187,17 @@ async fn a_node_port_that_a_refused_service_gives_up_leads_into_no_other_namespa
     let mut shop = service("shop").port(80).build().unwrap();
     shop.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(first.into());
     bed.services().create(&PostParams::default(), &shop).await.expect("the node port is free");
-    leads_to("the first one is not led to", &[second]).await;
+    leads_to("the first port has no backend", &[second]).await;
     change([30_070, 30_071], json!("true")).await;
-    leads_to("none of them is led to", &[]).await;
+    leads_to("no port has a backend", &[]).await;
     let told = bed.told("Service", "spy", "UnAvailableLoadBalancer").await.unwrap();
-    assert!(told.contains("none of the node ports"), "{told}");
+    assert!(told.contains("no longer has any node port"), "{told}");
     change([30_070, 30_071], Value::Null).await;
-    leads_to("it is repaired", &[30_070, 30_071]).await;
+    leads_to("the ports have backends again", &[30_070, 30_071]).await;
     bed.address("shop").await.unwrap();
 }
 
-/// The ports of the node to which it leads, in their order.
+/// Ports of the backends, sorted.
 fn members(balancer: &LoadBalancer) -> Vec<u16> {
     let members = balancer.pools.iter().flat_map(|pool| &pool.members);
     let ports: BTreeSet<u16> = members.map(|member| member.port).collect();

@@ -1,12 +1,13 @@
-//! Traces as the processes send them: they lead from a Service, a node or its network that appears to the calls of the cloud.
+//! Traces of the processes: they connect a new Service, a node or its route with the calls of the cloud.
 
 use anyhow::{Context, ensure};
 use e2e::{Bed, WITHIN, eventually, service};
 use serde_json::{Value, json};
 use traces::testing::{Collector, Received};
 
+// Behaviour: P23
 #[tokio::test]
-async fn a_service_and_a_node_are_traced_from_their_turns_to_the_calls_of_the_cloud() {
+async fn a_service_and_a_node_are_traced_to_the_vendor_calls() {
     let collector = Collector::start().await.unwrap();
     let variables = variables(&collector);
     let values = json!({ "adapter": variables, "serviceController": variables, "nodeController": variables });
@@ -17,21 +18,23 @@ async fn a_service_and_a_node_are_traced_from_their_turns_to_the_calls_of_the_cl
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.address("web").await.unwrap();
 
-    let of_service = eventually("the traces of the Service have come", WITHIN, || async {
+    let of_service = eventually("the traces of the Service have arrived", WITHIN, || async {
         of_service(&collector.received())
     });
     of_service.await.unwrap();
-    let of_node =
-        eventually("the traces of the node have come", WITHIN, || async { of_node(&collector.received()) });
+    let of_node = eventually("the traces of the node have arrived", WITHIN, || async {
+        of_node(&collector.received())
+    });
     of_node.await.unwrap();
     let told = ["service-controller", "node-controller", "adapter-sim"];
     let others = collector.received().into_iter().map(|span| span.service);
     let others: Vec<_> = others.filter(|it| !told.contains(&it.as_str())).collect();
-    assert!(others.is_empty(), "who is not told to send nothing: {others:?}");
+    assert!(others.is_empty(), "processes without an endpoint send nothing: {others:?}");
 }
 
+// Behaviour: P23
 #[tokio::test]
-async fn a_route_is_traced_from_the_turn_to_the_call_of_the_cloud() {
+async fn a_route_is_traced_to_the_vendor_call() {
     let collector = Collector::start().await.unwrap();
     let variables = variables(&collector);
     let values = json!({
@@ -43,12 +46,13 @@ async fn a_route_is_traced_from_the_turn_to_the_call_of_the_cloud() {
     bed.cluster.pods.start().unwrap();
     bed.ready().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    let of_route =
-        eventually("the traces of the route have come", WITHIN, || async { of_route(&collector.received()) });
+    let of_route = eventually("the traces of the route have arrived", WITHIN, || async {
+        of_route(&collector.received())
+    });
     of_route.await.unwrap();
 }
 
-/// Whoever has these sends its traces.
+/// Environment variables that make a process send its traces.
 fn variables(collector: &Collector) -> Value {
     json!({ "extraEnv": [
         { "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector.endpoint() },
@@ -56,7 +60,7 @@ fn variables(collector: &Collector) -> Value {
     ] })
 }
 
-/// The turn in which the route was laid, down to the cloud; and a turn in which the node was told.
+/// The reconcile that created the route, down to the vendor call, and the reconcile that wrote the node's condition.
 fn of_route(received: &[Received]) -> anyhow::Result<()> {
     let lay = span(received, "adapter-sim", |it| it.name == "BatchRoutes")?;
     let task = parent(received, lay)?;
@@ -88,7 +92,7 @@ fn of_route(received: &[Received]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The turn in which the load balancer was begun, down to the cloud; and a turn in which the Service was written.
+/// The reconcile that created the load balancer, down to the vendor call, and the reconcile that wrote the Service.
 fn of_service(received: &[Received]) -> anyhow::Result<()> {
     let create = span(received, "adapter-sim", |it| it.name == "CreateLoadBalancer")?;
     let task = parent(received, create)?;
@@ -114,7 +118,7 @@ fn of_service(received: &[Received]) -> anyhow::Result<()> {
     }
     let page = include_str!("../../../docs/monitor.md");
     let missing: Vec<_> = way.iter().filter(|span| !page.contains(span.as_str())).collect();
-    ensure!(missing.is_empty(), "the example of docs/monitor.md is another one: {missing:?}");
+    ensure!(missing.is_empty(), "the example of docs/monitor.md lacks {missing:?}");
     let write = span(received, "service-controller", |it| {
         it.name == "PATCH" && attribute(it, "url.path").ends_with("/services/web/status")
     })?;
@@ -123,8 +127,8 @@ fn of_service(received: &[Received]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The turn that asked for the machine is linked from the question that was asked for all who wait, which leads down to the cloud; and a
-/// turn in which the node was written.
+/// The reconcile that requested the instance has a link to the look-up that several nodes share, which leads to the vendor call. Also the
+/// reconcile that wrote the node.
 fn of_node(received: &[Received]) -> anyhow::Result<()> {
     let question = span(received, "node-controller", |it| it.name == "look up instances")?;
     let turn = span(received, "node-controller", |it| {
@@ -161,12 +165,12 @@ fn span<'a>(
 ) -> anyhow::Result<&'a Received> {
     let found = received.iter().find(|it| it.service == service && is(it));
     let names = || received.iter().map(|it| format!("{}: {}", it.service, it.name)).collect::<Vec<_>>();
-    found.with_context(|| format!("no such span of {service} among {:?}", names()))
+    found.with_context(|| format!("{service} has no such span: {:?}", names()))
 }
 
 fn parent<'a>(received: &'a [Received], child: &Received) -> anyhow::Result<&'a Received> {
     let found = received.iter().find(|it| it.trace == child.trace && it.id == child.parent);
-    found.with_context(|| format!("the parent has not come: {child:?}"))
+    found.with_context(|| format!("the parent has not arrived: {child:?}"))
 }
 
 fn attribute<'a>(span: &'a Received, name: &str) -> &'a str {

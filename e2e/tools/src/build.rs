@@ -1,4 +1,4 @@
-//! Builds one program into the cache. Nothing half-built is ever seen there, and two processes never build at once.
+//! Builds one program into the cache. Incomplete programs are never visible there, and only one process builds at a time.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,11 +12,11 @@ use crate::locate::Error;
 use crate::progress::Progress;
 use crate::recipe::Recipe;
 
-/// Directories that a build works in begin with this; whoever holds the lock may remove those of a build that was cut off.
+/// The beginning of the names of build directories. The holder of the lock may remove those of an interrupted build.
 const WORK: &str = ".build-";
-/// How often a running build is looked at.
+/// The interval at which a running build is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How much of the compiler's output an error shows.
+/// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
 /// Keeps other processes from building until it is dropped.
@@ -40,7 +40,7 @@ impl Lock {
     }
 }
 
-/// Builds what the recipe says and returns the path of the finished executable. The lock proves that nobody else does.
+/// Builds the recipe and returns the path of the finished executable. The lock proves that no other process builds.
 pub(crate) fn build(
     recipe: &Recipe,
     cache: &Path,
@@ -72,7 +72,7 @@ fn go_build(recipe: &Recipe, to: &Path, output: File) -> Command {
         .arg(to)
         .arg(recipe.tool.package())
         .current_dir(&recipe.module)
-        // The pins decide, whatever workspace or flags the user works with.
+        // The pinned versions apply, whatever workspace or flags the user has set.
         .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly"), ("GOWORK", "off")])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -80,7 +80,7 @@ fn go_build(recipe: &Recipe, to: &Path, output: File) -> Command {
     command
 }
 
-/// Whether it ended well. The child dies with us on Ctrl-C, being of the same process group.
+/// Whether the build succeeded. Ctrl-C ends the child, too, because it is in the same process group.
 #[expect(clippy::disallowed_methods, reason = "a compiler runs in real time, which no test pauses")]
 fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
     let start = Instant::now();
@@ -93,11 +93,11 @@ fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
     }
 }
 
-/// One rename makes it visible, complete.
+/// One rename makes the complete program visible.
 fn publish(recipe: &Recipe, cache: &Path, work: &Path) -> Result<PathBuf, Error> {
     let slot = cache.join(recipe.slot());
     if slot.exists() {
-        // Somebody removed the executable and left the directory.
+        // The directory exists, but the user has removed the executable.
         fs::remove_dir_all(&slot).map_err(|source| io_error("cannot remove", &slot, source))?;
     }
     fs::rename(work, &slot).map_err(|source| io_error("cannot rename to", &slot, source))?;
@@ -108,7 +108,7 @@ fn remove_left_overs(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(WORK) {
-            // What cannot be removed now costs space only; the next build tries again.
+            // What cannot be removed only takes up space; the next build tries again.
             fs::remove_dir_all(entry.path()).ok();
         }
     }

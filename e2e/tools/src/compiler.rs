@@ -1,4 +1,4 @@
-//! Whether the Go in `PATH` can build: an old one says nothing that helps when it meets a `go.mod` from after its time.
+//! Checks whether the Go in `PATH` can build: an old one prints unhelpful errors for a newer `go.mod`.
 
 use std::io;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use crate::locate::Error;
 use crate::tool::Tool;
 
-/// The first that fetches a newer compiler when a module wants one.
+/// The first version that downloads a newer compiler when a module requires one.
 const FETCHES_ITS_LIKE: (u64, u64) = (1, 21);
 
-/// Fails if there is no Go, or one that is too old. One of which that cannot be told may try.
+/// Fails if there is no Go, or if it is too old. A Go with an unknown version is accepted.
 pub(crate) fn check(tool: Tool, go: &Path) -> Result<(), Error> {
     let mut command = Command::new(go);
-    // In a directory without a go.mod, where no release asks for a newer one and none is fetched.
+    // In a directory without a go.mod, so that Go does not download a newer version.
     command.args(["env", "GOVERSION"]).current_dir("/").env("GOTOOLCHAIN", "local").env("GOWORK", "off");
     let answer = command.stdin(Stdio::null()).output().map_err(|source| start_error(tool, go, source))?;
     if !answer.status.success() {
@@ -25,15 +25,15 @@ pub(crate) fn check(tool: Tool, go: &Path) -> Result<(), Error> {
     }
 }
 
-/// What to call it, if it is too old.
+/// The version in words, if it is too old.
 fn too_old(answer: &str) -> Option<String> {
     if answer.is_empty() {
-        return Some("older than go1.16, which tells no version".to_owned());
+        return Some("older than go1.16, which reports no version".to_owned());
     }
     (numbers(answer)? < FETCHES_ITS_LIKE).then(|| answer.to_owned())
 }
 
-/// Of `go1.19.13`, `go1.21rc2` or `go1.26.8 X:exp`. Unreleased ones (`devel go1.27-abc`) are told alike.
+/// Parses `go1.19.13`, `go1.21rc2` or `go1.26.8 X:exp`, and unreleased versions (`devel go1.27-abc`).
 fn numbers(found: &str) -> Option<(u64, u64)> {
     let release = found.split_whitespace().find_map(|word| word.strip_prefix("go"))?;
     let (major, rest) = release.split_once('.')?;
@@ -54,7 +54,7 @@ mod tests {
     use super::{Error, Path, Tool, check, too_old};
 
     #[test]
-    fn only_releases_before_1_21_are_too_old() {
+    fn go_before_1_21_is_too_old() {
         for old in ["go1.19.13", "go1.20", "go1.18beta1", ""] {
             assert!(too_old(old).is_some(), "{old}");
         }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_compiler_is_no_failure_of_the_system() {
+    fn missing_compiler_is_not_an_io_error() {
         let error = check(Tool::Helm, Path::new("/nowhere/go")).unwrap_err();
         assert!(matches!(error, Error::NoGo { tool: Tool::Helm }), "{error}");
     }

@@ -1,73 +1,64 @@
-//! What one can ask of the demo. It is here, and not with the demo, so that `cargo xtask` can judge a command line and show
-//! the help before it builds the demo.
+//! The command line of the demo. It is in this crate so that `cargo xtask` can check it and show the help before the demo is built.
 
 use clap::{Parser, ValueEnum};
 
-/// So many have a pod network each, and are made by the simulated cloud in one go.
+/// With this number, each node has a pod network, and the simulated cloud can create all instances in one call.
 const NODES_MAX: i64 = 1000;
 
 const ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane";
 
-// One line a paragraph: clap breaks them where the terminal ends.
-const LONG_ABOUT: &str = "\
-Shows the controllers and the adapter at work, on a real control plane.
+// One line per paragraph: clap wraps them to the width of the terminal.
+const LONG_ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane.
 
-It starts etcd, kube-apiserver and a simulated cloud on loopback (or takes a real one, see --cloud), installs the chart with Helm, and runs the four \
-processes with the very flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service \
-gets its load balancer, a node follows and leaves again, the adapter is killed at a bad moment, the controllers are restarted, and the \
-Services go. Each step tells what happened, how long it took and how many calls the cloud was sent, as the cloud counts \
-them; in the end there is a table of them.
+Starts etcd, kube-apiserver and a simulated cloud on loopback (or uses OpenStack, see --cloud), installs the chart with Helm, and runs the four processes with the flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service gets its load balancer, another node joins and leaves, the adapter is killed while it creates a load balancer, the controllers are restarted, and the Services are deleted. Each step prints its results, its duration and its vendor calls, as counted by the cloud; a table at the end summarises them.
 
-With --cloud openstack the cloud is the one of `cargo xtask openstack`: if nothing of that runs, it is started, and stopped \
-in the end. The demo has a project of its own there, and removes it with everything in it.
+With --cloud openstack the cloud is the one of `cargo xtask openstack`: if it does not run, it is started, and stopped at the end. The demo has a project of its own there, and removes it with everything in it.
 
-With OTEL_EXPORTER_OTLP_ENDPOINT, or other variables of OTEL_*, in its environment the processes have them, too, and send their traces there.
+If OTEL_EXPORTER_OTLP_ENDPOINT or other OTEL_* variables are set, the processes get them, too, and send their traces there.
 
-Then it stays, with a KUBECONFIG to use and commands to try, until Ctrl-C; a process that ends meanwhile is started \
-again. A second Ctrl-C kills all at once.";
+After the last step the cluster keeps running until Ctrl-C, with a KUBECONFIG to use and commands to try; a process that ends is restarted. A second Ctrl-C kills everything at once.";
 
-const AFTER_HELP: &str = "\
-Examples:
-  cargo xtask demo                     three nodes, then stay and look around
+const AFTER_HELP: &str = "Examples:
+  cargo xtask demo                     three nodes, then keep running
   cargo xtask demo --nodes 100 --once  a hundred nodes at once, then end
   cargo xtask demo --cloud openstack   the same on Keystone, Nova, Neutron and Octavia
-  cargo xtask demo --observe           a real Prometheus scrapes what runs
+  cargo xtask demo --observe           a real Prometheus scrapes the processes
   cargo xtask demo --once --json | jq 'select(.event == \"step_passed\")'
 
 Exit codes:
   0    all steps passed
   1    a step failed, or the demo could not start
   2    wrong usage
-  130  ended before its last step
+  130  interrupted before the last step
 
-Narration is coloured on a terminal, unless NO_COLOR is set. Progress of builds goes to standard error.";
+The narration is coloured on a terminal, unless NO_COLOR is set. Progress of builds goes to standard error.";
 
 /// The command line.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 #[command(name = "demo", bin_name = "cargo xtask demo", display_name = "cargo xtask demo", version)]
 #[command(about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub struct Args {
-    /// How many nodes join at once, 1 to 1000
+    /// Number of nodes that join at once, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
     pub nodes: u16,
-    /// Which cloud
+    /// Cloud to use
     #[arg(long, value_name = "CLOUD", default_value = "sim")]
     pub cloud: Cloud,
-    /// Starts a Prometheus besides, which scrapes the processes and has the chart's alerts
+    /// Also start a Prometheus that scrapes the processes and evaluates the chart's alerts
     #[arg(long)]
     pub observe: bool,
-    /// Ends by itself after the last step
+    /// End after the last step
     #[arg(long)]
     pub once: bool,
-    /// Prints one JSON object a line instead of the narration
+    /// Print one JSON object per line instead of the narration
     #[arg(long)]
     pub json: bool,
 }
 
-/// The cloud under the demo.
+/// The cloud of the demo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Cloud {
-    /// The simulated one
+    /// The simulated cloud
     #[default]
     Sim,
     /// The real services of `cargo xtask openstack`, started if they do not run
@@ -84,7 +75,7 @@ impl Cloud {
 }
 
 impl Args {
-    /// The command line that says the same.
+    /// The equivalent command line.
     pub fn to_flags(&self) -> Vec<String> {
         let Self { nodes, cloud, observe, once, json } = self;
         let switches = [(*observe, "--observe"), (*once, "--once"), (*json, "--json")];
@@ -103,7 +94,7 @@ mod tests {
     use super::Args;
 
     #[test]
-    fn flags_mean_what_the_help_says() {
+    fn flags_have_the_documented_defaults() {
         Args::command().debug_assert();
         let args = Args::parse_from(["demo", "--nodes", "100", "--once"]);
         assert_eq!((args.nodes, args.once, args.json), (100, true, false));
@@ -111,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_says_the_same() {
+    fn flags_are_passed_on_unchanged() {
         for given in [
             &["demo"][..],
             &["demo", "--nodes=7", "--json", "--observe"],
@@ -124,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_has_a_code_of_its_own_and_names_the_flag() {
+    fn wrong_usage_exits_with_2_and_names_the_flag() {
         for (given, named) in [
             (["--nodes=0"], "1..=1000"),
             (["--node=3"], "--nodes"),

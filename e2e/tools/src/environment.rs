@@ -1,4 +1,4 @@
-//! What of the process's environment decides where the programs are looked for. The only place that reads it.
+//! The environment variables that decide where programs are searched. No other module reads the environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::locate::Error;
 
-/// Where to look, and where to build.
+/// Where to search, and where to build.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// `KUBEBUILDER_ASSETS`: a directory with ready programs.
     pub assets: Option<PathBuf>,
     /// The directories of `PATH`.
     pub path: Vec<PathBuf>,
-    /// Our own directory below the user's cache.
+    /// This project's directory below the user's cache.
     pub cache: PathBuf,
     /// The directory with the Go modules that pin the versions.
     pub modules: PathBuf,
@@ -23,7 +23,7 @@ impl Environment {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// When neither `XDG_CACHE_HOME` nor `HOME` says where a cache may be.
+    /// Returns an error if neither `XDG_CACHE_HOME` nor `HOME` names a place for the cache.
     pub fn of_this_process() -> Result<Self, Error> {
         let cache = cache_root(env::var_os("XDG_CACHE_HOME"), env::home_dir()).ok_or(Error::NoCache)?;
         Ok(Self {

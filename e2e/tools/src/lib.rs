@@ -1,20 +1,20 @@
-//! Finds the four programs that a control plane for tests is made of: etcd, kube-apiserver, kubectl and helm; and, on demand,
-//! those of a cluster with nodes that run pods: [`Tool::CLUSTER`].
+//! Finds the four programs of a control plane for tests: etcd, kube-apiserver, kubectl and helm; and, on request, those of a cluster with
+//! nodes that run pods: [`Tool::CLUSTER`].
 //!
-//! They are looked for in this order, each on its own:
+//! Each is searched in this order:
 //!
 //! 1. the directory named by `KUBEBUILDER_ASSETS`;
 //! 2. `PATH`;
 //! 3. the cache, `$XDG_CACHE_HOME/cloud-controllers/tools` (else `~/.cache/...`);
-//! 4. built with Go from the module that pins it, beside this crate, and put into the cache.
+//! 4. built with Go from the module that pins its version, beside this crate, and put into the cache.
 //!
-//! A program of the first two is taken only when it reports the wanted major and minor version; otherwise a note says why
-//! it was passed over. What is in the cache is complete, because it gets there by a rename, and belongs to the pins,
-//! because their digest is part of its name. Nothing here downloads a ready-made binary, but for [`Prometheus`], which is Debian's.
+//! A program of the first two is used only if it reports the required major and minor version; otherwise a note says why it was skipped.
+//! Programs in the cache are complete, because a rename puts them there, and have the pinned versions, because a digest of the pins is part
+//! of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
 //!
-//! Besides, the command lines of the [`demo`] and of the [`mod@bench`] are here, for who judges them before those are built.
+//! The command lines of the [`demo`] and of the [`mod@bench`] are here, too, so that they can be checked before those are built.
 //!
-//! Cost: milliseconds when everything is there, about 6 minutes on two cores when all four are built, and 3 more for those of a cluster.
+//! Cost: milliseconds if everything exists, about 6 minutes on two cores to build all four, and 3 more for those of a cluster.
 
 pub mod bench;
 mod build;

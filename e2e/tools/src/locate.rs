@@ -1,4 +1,4 @@
-//! The search: which of the places has a program that will do.
+//! Searches the places for a suitable program.
 
 use std::fmt;
 use std::io;
@@ -15,26 +15,26 @@ use crate::version::Version;
 /// The programs of a control plane for tests.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// The store.
+    /// etcd.
     pub etcd: Found,
     /// The API server.
     pub kube_apiserver: Found,
-    /// The command-line client.
+    /// kubectl.
     pub kubectl: Found,
-    /// The installer.
+    /// Helm.
     pub helm: Found,
 }
 
-/// A program and where it comes from.
+/// A program and its origin.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Which one.
+    /// The program.
     pub tool: Tool,
     /// The executable file.
     pub path: PathBuf,
-    /// What it says of itself, or what it was built as.
+    /// The reported version, or the version that was built.
     pub version: Version,
-    /// Which place had it.
+    /// The place where it was found.
     pub origin: Origin,
 }
 
@@ -51,25 +51,24 @@ pub enum Origin {
     Built,
 }
 
-/// Why there is no complete set of programs.
+/// The reason why a program is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no directory for what is built.
-    #[error(
-        "neither XDG_CACHE_HOME nor HOME names a directory; set XDG_CACHE_HOME to one that may be written to"
-    )]
+    /// No directory for the cache.
+    #[error("neither XDG_CACHE_HOME nor HOME names a directory; set XDG_CACHE_HOME to a writable one")]
     NoCache,
-    /// There is no compiler.
+    /// No Go compiler.
     #[error(
-        "{tool} {} is not in KUBEBUILDER_ASSETS, PATH or the cache, and cannot be built because there is no `go` in PATH; \
-         install Go 1.26 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that has it",
+        "{tool} {} is not in KUBEBUILDER_ASSETS, PATH or the cache, and cannot be built because `go` \
+         is not in PATH; install Go 1.26 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a \
+         directory that has it",
         .tool.version()
     )]
     NoGo {
-        /// The program that was to be built.
+        /// The program to build.
         tool: Tool,
     },
-    /// The compiler is too old to fetch the one that the pins want.
+    /// The compiler is too old to download the version that the pins require.
     #[error(
         "{tool} {} is not in KUBEBUILDER_ASSETS, PATH or the cache, and cannot be built because the `go` in PATH is {found}; \
          install Go 1.26 or newer (https://go.dev/dl; 1.21 or newer will do where it may download the rest), or set \
@@ -77,47 +76,48 @@ pub enum Error {
         .tool.version()
     )]
     OldGo {
-        /// The program that was to be built.
+        /// The program to build.
         tool: Tool,
-        /// What the compiler calls itself, such as `go1.19.13`.
+        /// The reported version of the compiler, such as `go1.19.13`.
         found: String,
     },
     /// The compiler, or the download of a module, failed.
     #[error("`go build` of {tool} failed; its last lines are:\n{output}")]
     Build {
-        /// The program that was to be built.
+        /// The program to build.
         tool: Tool,
-        /// What the compiler said.
+        /// The end of the output.
         output: String,
     },
     /// Neither `PATH` nor apt has Prometheus.
     #[error(
-        "prometheus and promtool are not in PATH, and Debian's package cannot be had: {output}; run `apt-get update` as root, or \
-         install Prometheus (https://prometheus.io/download) into a directory of PATH"
+        "prometheus and promtool are not in PATH, and Debian's package cannot be downloaded: \
+         {output}; run `apt-get update` as root, or install Prometheus (https://prometheus.io/download) \
+         into a directory of PATH"
     )]
     NoPrometheus {
-        /// What apt said.
+        /// The output of apt.
         output: String,
     },
     /// A file operation failed.
     #[error("{what} {}", .path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl Tools {
-    /// Finds all four, and builds those that are nowhere.
+    /// Finds all four programs, and builds the missing ones.
     ///
     /// Cost: one short-lived process for each candidate outside the cache; about 6 minutes if all have to be built.
     ///
     /// # Errors
-    /// When a program is nowhere and cannot be built.
+    /// Returns an error if a program can neither be found nor be built.
     pub fn get(environment: &Environment, progress: &mut dyn Progress) -> Result<Self, Error> {
         Ok(Self {
             etcd: find(Tool::Etcd, environment, progress)?,
@@ -127,7 +127,7 @@ impl Tools {
         })
     }
 
-    /// All of them, in the order of [`Tool::ALL`].
+    /// All programs, in the order of [`Tool::ALL`].
     pub fn all(&self) -> [&Found; 4] {
         [&self.etcd, &self.kube_apiserver, &self.kubectl, &self.helm]
     }
@@ -146,16 +146,16 @@ impl fmt::Display for Origin {
 
 /// Finds one program, or builds it.
 ///
-/// Cost: one short-lived process for each candidate outside the cache; what `Tool::build_time` says if it has to be built.
+/// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if it has to be built.
 ///
 /// # Errors
-/// When it is nowhere and cannot be built.
+/// Returns an error if it can neither be found nor be built.
 pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
     let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
     for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {
         match judge(tool, &dir.join(tool.name())) {
             Verdict::Absent => {}
-            Verdict::PassedOver(why) => progress.note(&format!("{origin}: passed over {why}")),
+            Verdict::PassedOver(why) => progress.note(&format!("{origin}: skipped {why}")),
             Verdict::Good(path, version) => return Ok(Found { tool, path, version, origin }),
         }
     }
@@ -167,13 +167,13 @@ pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) 
     }
     let lock = Lock::take(&environment.cache, progress)?;
     if path.is_file() {
-        // The process that held the lock built it meanwhile.
+        // The process that held the lock may have built it.
         return Ok(found(path, Origin::Cache));
     }
     build::build(&recipe, &environment.cache, &lock, progress).map(|path| found(path, Origin::Built))
 }
 
-/// What to think of a file that has the right name.
+/// Checks the version of a file with the right name.
 enum Verdict {
     Absent,
     PassedOver(String),
@@ -192,9 +192,9 @@ fn judge(tool: Tool, path: &Path) -> Verdict {
     match Version::find(&String::from_utf8_lossy(&answer.stdout)) {
         Some(version) if version.stands_in_for(tool.version()) => Verdict::Good(path.to_path_buf(), version),
         Some(version) => {
-            Verdict::PassedOver(format!("{shown}: it is {version}, wanted is {}", tool.version()))
+            Verdict::PassedOver(format!("{shown}: it is {version}, but {} is required", tool.version()))
         }
-        None => Verdict::PassedOver(format!("{shown}: it does not tell its version")),
+        None => Verdict::PassedOver(format!("{shown}: it does not report its version")),
     }
 }
 

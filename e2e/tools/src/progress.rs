@@ -1,4 +1,4 @@
-//! Who waits for a build is told what goes on: a line that moves on a terminal, a line now and then elsewhere.
+//! Reports the progress of a build: a line that is updated on a terminal, or a line from time to time elsewhere.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -8,24 +8,24 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::tool::Tool;
 
-/// Between two lines where the output is not a terminal.
+/// The time between two lines if the output is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-/// Hears what a search does.
+/// Receives the events of a search.
 pub trait Progress: fmt::Debug {
-    /// Something worth knowing while one looks for a fault, such as a program that was passed over.
+    /// A detail for troubleshooting, such as a program that was skipped.
     fn note(&mut self, note: &str);
-    /// Something that the waiting person should see.
+    /// A message for the user.
     fn say(&mut self, line: &str);
-    /// A build begins; `total` is what it takes on two cores when nothing of it is cached.
+    /// A build begins; `total` is the time of a cold build on two cores.
     fn begin(&mut self, tool: Tool, total: Duration);
-    /// The build goes on; called several times a second.
+    /// The build continues; called several times a second.
     fn tick(&mut self, elapsed: Duration);
-    /// The build is over, well or badly.
+    /// The build has ended, successfully or not.
     fn end(&mut self);
 }
 
-/// Says nothing.
+/// Reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 
@@ -37,14 +37,14 @@ impl Progress for Quiet {
     fn end(&mut self) {}
 }
 
-/// Writes to standard error, so that standard output stays for the answer.
+/// Writes to standard error, because standard output is for results.
 #[derive(Debug)]
 pub struct Terminal {
     notes: bool,
     build: Option<Build>,
 }
 
-/// The build that is shown right now.
+/// The build that is shown now.
 #[derive(Debug)]
 struct Build {
     tool: Tool,
@@ -54,18 +54,18 @@ struct Build {
 }
 
 impl Terminal {
-    /// Shows builds, and not the notes.
+    /// Shows builds, but no notes.
     pub fn new() -> Self {
         Self { notes: false, build: None }
     }
 
-    /// Shows the notes too.
+    /// Shows notes, too.
     pub fn with_notes() -> Self {
         Self { notes: true, build: None }
     }
 
     fn line(&self, text: &str) {
-        // Nobody reads any more when standard error is gone; the search itself goes on.
+        // Standard error may be closed; the search continues.
         std::io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
     }
 }

@@ -1,5 +1,5 @@
-//! Prometheus and its promtool: those in `PATH`, or those of Debian's package, unpacked into the cache. Nothing of it is installed, so
-//! that no service of it starts.
+//! Prometheus and its promtool: from `PATH`, or from Debian's package, unpacked into the cache. The package is not installed, so that its
+//! service does not start.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,19 +16,19 @@ const CHECKER: &str = "promtool";
 /// Both programs, of one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prometheus {
-    /// Scrapes and answers queries.
+    /// The server, which scrapes and answers queries.
     pub server: PathBuf,
-    /// Checks rules and runs their cases.
+    /// promtool, which checks and tests rules.
     pub promtool: PathBuf,
 }
 
 impl Prometheus {
-    /// Finds both, and gets them where they are nowhere.
+    /// Finds both, and downloads them if they are missing.
     ///
-    /// Cost: nothing when they are there; else a download of 20 MB.
+    /// Cost: none if they exist; otherwise a download of 20 MB.
     ///
     /// # Errors
-    /// When they are nowhere and apt does not give them.
+    /// Returns an error if they are not found and apt cannot download them.
     pub fn get(environment: &Environment) -> Result<Self, Error> {
         let slot = environment.cache.join("prometheus-debian");
         let places = environment.path.iter().cloned().chain([slot.join("usr/bin")]);
@@ -37,13 +37,15 @@ impl Prometheus {
         }
         let unfinished = environment.cache.join(format!(".prometheus.{}", std::process::id()));
         let got = unpack(&unfinished);
-        // Fails when another process was quicker; what it got is as good.
+        // The rename fails if another process was faster; its result is the same.
         let moved = got.map(|()| fs::rename(unfinished.join("root"), &slot).ok());
         fs::remove_dir_all(&unfinished).ok();
         match (Self::within(&slot.join("usr/bin")), moved) {
             (Some(found), _) => Ok(found),
             (None, Err(error)) => Err(error),
-            (None, Ok(_)) => Err(Error::NoPrometheus { output: "it has no such programs".to_owned() }),
+            (None, Ok(_)) => {
+                Err(Error::NoPrometheus { output: "the package has no such programs".to_owned() })
+            }
         }
     }
 
@@ -55,7 +57,7 @@ impl Prometheus {
 
 /// The package, below `root` in this directory.
 fn unpack(dir: &Path) -> Result<(), Error> {
-    let io = |source| Error::Io { what: "cannot make", path: dir.to_path_buf(), source };
+    let io = |source| Error::Io { what: "cannot create", path: dir.to_path_buf(), source };
     fs::create_dir_all(dir).map_err(io)?;
     run(dir, "apt-get", &["download", "--quiet", PACKAGE].map(OsStr::new))?;
     let files = fs::read_dir(dir).map_err(io)?.flatten().map(|entry| entry.path());
@@ -80,7 +82,7 @@ mod tests {
     use super::{Environment, Prometheus};
 
     #[test]
-    fn those_in_the_path_are_taken_and_only_both_together() {
+    fn programs_in_the_path_are_used_only_together() {
         let dir = tempfile::tempdir().unwrap();
         let (half, both) = (dir.path().join("half"), dir.path().join("both"));
         for (place, names) in [(&half, &["prometheus"][..]), (&both, &["prometheus", "promtool"])] {

@@ -1,4 +1,4 @@
-//! How one program is built, and the name under which the result is kept.
+//! How a program is built, and the name of the result in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use sha2::{Digest, Sha256};
 use crate::locate::Error;
 use crate::tool::Tool;
 
-/// Everything that decides what a build gives, except the Go compiler.
+/// All inputs of a build, except the Go compiler.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     pub(crate) tool: Tool,
-    /// The folder of the module that pins it.
+    /// The folder of the module that pins the version.
     pub(crate) module: PathBuf,
     digest: String,
 }
 
 impl Recipe {
-    /// Reads the pins of a program. A changed pin or linker flag gives another digest.
+    /// Reads the pins of a program. A changed pin or linker flag changes the digest.
     pub(crate) fn read(tool: Tool, modules: &Path) -> Result<Self, Error> {
         let module = modules.join(tool.module());
         let mut hasher = Sha256::new();
@@ -41,7 +41,7 @@ impl Recipe {
         format!("{}-{}-{}", self.tool, self.tool.version(), self.digest)
     }
 
-    /// The finished executable in the cache, whether or not it is there.
+    /// The path of the executable in the cache, whether or not it exists.
     pub(crate) fn executable(&self, cache: &Path) -> PathBuf {
         cache.join(self.slot()).join(self.tool.name())
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::{Recipe, Tool};
 
     #[test]
-    fn the_versions_in_the_code_are_the_pinned_ones() {
+    fn versions_in_the_code_are_the_pinned_ones() {
         let modules = Path::new(env!("CARGO_MANIFEST_DIR"));
         let cases = [
             (Tool::Etcd, "go.etcd.io/etcd/server/v3"),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_pin_gives_another_place_in_the_cache() {
+    fn changed_pin_changes_the_cache_folder() {
         let dir = tempfile::tempdir().unwrap();
         let module = dir.path().join("etcd");
         fs::create_dir(&module).unwrap();

@@ -1,42 +1,42 @@
-//! The programs: their names, versions, and the Go packages that they are built from.
+//! The programs: their names, versions, and Go packages.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::version::Version;
 
-/// One of the programs that the end-to-end tests run.
+/// A program that the end-to-end tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
-    /// The store of the API server.
+    /// etcd.
     Etcd,
     /// The Kubernetes API server.
     KubeApiserver,
-    /// The command-line client; the RBAC tests ask it what an identity may do.
+    /// kubectl; the RBAC tests ask it for the rights of an identity.
     Kubectl,
-    /// Installs the chart.
+    /// Helm, which installs the chart.
     Helm,
-    /// Makes what the objects of a whole cluster ask for.
+    /// kube-controller-manager.
     KubeControllerManager,
-    /// Gives pods their node.
+    /// kube-scheduler.
     KubeScheduler,
-    /// Runs the pods of a node.
+    /// The kubelet.
     Kubelet,
-    /// Makes a node forward what is sent to Services.
+    /// kube-proxy.
     KubeProxy,
-    /// Runs the containers of a node.
+    /// containerd.
     Containerd,
-    /// What containerd starts for each pod.
+    /// The shim that containerd starts for each pod.
     ContainerdShim,
-    /// Talks to containerd.
+    /// ctr, the client of containerd.
     Ctr,
 }
 
 impl Tool {
-    /// What a control plane for tests is made of, in the order in which they are looked for.
+    /// The programs of a control plane for tests, in the order of the search.
     pub const ALL: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl, Self::Helm];
 
-    /// What a cluster with nodes that run pods is made of, in the order in which they are looked for.
+    /// The programs of a cluster with nodes that run pods, in the order of the search.
     pub const CLUSTER: [Self; 10] = [
         Self::Etcd,
         Self::KubeApiserver,
@@ -67,8 +67,7 @@ impl Tool {
         }
     }
 
-    /// The version that is built here. Found ones must agree in major and minor. The same as in `<module>/go.mod`,
-    /// which a test compares.
+    /// The version that is built. Found programs must have the same major and minor version. A test compares it with `<module>/go.mod`.
     pub fn version(self) -> Version {
         match self {
             Self::Etcd => Version::new(3, 6, 8),
@@ -83,7 +82,7 @@ impl Tool {
         }
     }
 
-    /// The folder, beside this crate's `src`, of the Go module that pins it.
+    /// The folder, beside this crate's `src`, of the Go module that pins the version.
     pub(crate) fn module(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -115,7 +114,7 @@ impl Tool {
         }
     }
 
-    /// What the linker is told. The version is set here because `go build` sets it for none of them but etcd.
+    /// The linker flags. They set the version, which `go build` sets only for etcd.
     pub(crate) fn ldflags(self) -> String {
         let version = self.version();
         let variables = match self {
@@ -138,7 +137,7 @@ impl Tool {
         variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
     }
 
-    /// How to ask it for its version.
+    /// The arguments that print the version.
     pub(crate) fn version_args(self) -> &'static [&'static str] {
         match self {
             Self::Etcd

@@ -1,15 +1,15 @@
-//! Versions as these programs print them.
+//! Versions in the output of these programs.
 
 use std::fmt;
 
-/// Major, minor and patch; what follows them (`-rc.1`, `+build`) is not kept.
+/// Major, minor and patch; suffixes (`-rc.1`, `+build`) are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The first number.
+    /// The major version.
     pub major: u64,
-    /// The second number.
+    /// The minor version.
     pub minor: u64,
-    /// The third number.
+    /// The patch version.
     pub patch: u64,
 }
 
@@ -18,12 +18,12 @@ impl Version {
         Self { major, minor, patch }
     }
 
-    /// Finds the first word of a program's answer that looks like `v1.36.3` or `1.36.3`.
+    /// Finds the first word of the output that looks like `v1.36.3` or `1.36.3`.
     pub(crate) fn find(text: &str) -> Option<Self> {
         text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | '"')).find_map(Self::parse)
     }
 
-    /// Whether a program of this version can stand in for `wanted`.
+    /// Whether this version can replace `wanted`: the same major and minor version.
     pub(crate) fn stands_in_for(self, wanted: Self) -> bool {
         (self.major, self.minor) == (wanted.major, wanted.minor)
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::Version;
 
     #[test]
-    fn the_answers_of_all_programs_are_understood() {
+    fn versions_of_all_programs_are_parsed() {
         let cases = [
             (
                 "etcd",
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_version_is_none() {
+    fn output_without_a_version_has_none() {
         for answer in ["", "unknown flag", "v4.3", "1.x.3"] {
             assert_eq!(Version::find(answer), None, "{answer:?}");
         }
     }
 
     #[test]
-    fn a_patch_may_differ_and_a_minor_may_not() {
+    fn only_the_patch_version_may_differ() {
         let wanted = Version::new(1, 36, 3);
         assert!(Version::new(1, 36, 0).stands_in_for(wanted));
         assert!(!Version::new(1, 35, 3).stands_in_for(wanted));

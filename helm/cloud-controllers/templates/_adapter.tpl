@@ -1,18 +1,18 @@
-{{/* What the controllers and the adapter know of each other. */}}
+{{/* Addresses, certificates and identities of the adapter and its clients. */}}
 
-{{/* The name that the adapter's certificate bears, and that of its Service, Lease and Deployment. */}}
+{{/* Name in the adapter's certificate, and name of its Service, Lease and Deployment. */}}
 {{- define "cloud-controllers.adapterName" -}}
 cloud-adapter
 {{- end }}
 
-{{/* The audience of the tokens that are shown to the adapter: good there and nowhere else. Takes the root. */}}
+{{/* Audience of the tokens for the adapter, which no other server accepts. Takes the root. */}}
 {{- define "cloud-controllers.adapterAudience" -}}
 cloudadapter.{{ include "cloud-controllers.clusterId" . }}
 {{- end }}
 
 {{/*
-Where the controllers find the adapter. The endpoints of its Service rather than its name: neither cluster DNS nor kube-proxy
-need run, and of several replicas the one that serves is found. Takes the root.
+Endpoint of the adapter for the controllers. It resolves the EndpointSlices of the Service instead of a DNS name, so that neither
+cluster DNS nor kube-proxy must run, and the leader among several replicas is found. Takes the root.
 */}}
 {{- define "cloud-controllers.adapterEndpoint" -}}
 {{- with .Values.adapter.endpoint -}}
@@ -22,7 +22,7 @@ kubernetes:///{{ .Release.Namespace }}/{{ include "cloud-controllers.adapterName
 {{- end -}}
 {{- end }}
 
-{{/* The Secret with the certificate authority; empty without TLS. Takes the root. */}}
+{{/* Name of the Secret with the certificate authority; empty without TLS. Takes the root. */}}
 {{- define "cloud-controllers.adapterTlsSecret" -}}
 {{- $tls := .Values.adapter.tls -}}
 {{- if eq $tls.mode "generated" -}}
@@ -32,7 +32,7 @@ cloud-adapter-ca
 {{- end -}}
 {{- end }}
 
-{{/* The flags by which a process finds the adapter, checks who it is, and says who itself is. Takes the root. */}}
+{{/* Flags with which a process finds the adapter, verifies its certificate and authenticates to it. Takes the root. */}}
 {{- define "cloud-controllers.adapterClientArgs" -}}
 - --adapter-endpoint={{ include "cloud-controllers.adapterEndpoint" . }}
 {{- if include "cloud-controllers.adapterTlsSecret" . }}
@@ -44,7 +44,7 @@ cloud-adapter-ca
 {{- end }}
 {{- end }}
 
-{{/* The volume with the certificate authority and the token; empty if there is neither. Takes the root. */}}
+{{/* Volume with the certificate authority and the token; empty if neither is used. Takes the root. */}}
 {{- define "cloud-controllers.adapterClientVolume" -}}
 {{- $secret := include "cloud-controllers.adapterTlsSecret" . -}}
 {{- $token := ne .Values.adapter.authentication "none" -}}
@@ -53,7 +53,7 @@ cloud-adapter-ca
   projected:
     sources:
       {{- with $secret }}
-      # The certificate alone: its key is the adapter's.
+      # Only the certificate: the key is for the adapter alone.
       - secret:
           name: {{ . | quote }}
           items:
@@ -69,7 +69,7 @@ cloud-adapter-ca
 {{- end -}}
 {{- end }}
 
-{{/* Where that volume is mounted. Takes the root. */}}
+{{/* Mount of the volume adapter-client; empty if the volume is. Takes the root. */}}
 {{- define "cloud-controllers.adapterClientMount" -}}
 {{- if include "cloud-controllers.adapterClientVolume" . -}}
 - name: adapter-client
@@ -78,7 +78,7 @@ cloud-adapter-ca
 {{- end -}}
 {{- end }}
 
-{{/* The flags by which the adapter proves who it is, and knows who calls. Takes the root. */}}
+{{/* Flags of the adapter for its certificate and the authentication of its callers. Takes the root. */}}
 {{- define "cloud-controllers.adapterServerArgs" -}}
 {{- $tls := .Values.adapter.tls -}}
 {{- $namespace := .Release.Namespace -}}

@@ -1,6 +1,6 @@
 {{/*
-The Deployment of a controller and the objects that give it its identity; what differs are its own flags and rules.
-Takes {root, component, values, args, rules, localRules}: the last three are lists, and the last may be left out.
+The Deployment of a controller, with its ServiceAccount, RBAC objects and Leases. Controllers differ in their flags and rules.
+Takes {root, component, values, args, rules, localRules}: args, rules and localRules are lists, and localRules is optional.
 */}}
 {{- define "cloud-controllers.controller" -}}
 {{- $root := .root -}}
@@ -18,7 +18,7 @@ metadata:
     {{- $labels | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # A pod that is not ready serves nobody, and holds up no drain.
+  # A pod that is not ready serves no client and must not block a drain.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
@@ -33,7 +33,7 @@ metadata:
   labels:
     {{- $labels | nindent 4 }}
 spec:
-  # Each works in the shards whose Leases it holds. On the host network two do not fit on one node.
+  # Each replica works on the shards whose Leases it holds. maxSurge is 0 because two replicas on the host network do not fit on one node.
   replicas: {{ int .values.replicas }}
   strategy:
     rollingUpdate:
@@ -98,8 +98,8 @@ volumes:
 {{- end }}
 
 {{/*
-The identity of a controller and what it may do, which is its own rules, Events, and in its own namespace its Lease and a look at
-where the adapter is. Takes {root, component, rules}, and localRules: what it may do in its own namespace beside that.
+ServiceAccount and permissions of a controller: the given rules, Events, and, in the namespace of the release, its Leases and the
+EndpointSlices of the adapter. Takes {root, component, rules, localRules}; localRules are further rules in that namespace.
 */}}
 {{- define "cloud-controllers.rbac" -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -143,16 +143,16 @@ subjects:
 {{- $slices := dict "apiGroups" (list "discovery.k8s.io") "resources" (list "endpointslices") "verbs" (list "get" "list" "watch") -}}
 {{- $localRules = prepend $localRules $slices -}}
 {{- end -}}
-{{- /* Of all shards that there may be: replicas with another number of shards look at each other's. */}}
+{{- /* All possible shards, because replicas with different numbers of shards read the Leases of each other. */}}
 {{- $names := list $account -}}
 {{- range $shard := untilStep 1 64 1 }}{{ $names = append $names (printf "%s-%d" $account $shard) }}{{ end -}}
 {{- $lease := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" $names "verbs" (list "get" "watch" "patch") -}}
-{{- /* Kubernetes cannot grant the creation of one name alone: without it nobody could make a Lease anew that somebody deleted. */}}
+{{- /* Kubernetes cannot restrict create to a name. The controller needs it to recreate a Lease that was deleted. */}}
 {{- $creation := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create") -}}
 {{- $localRules = prepend (prepend $localRules $creation) $lease }}
 {{- range $shard := until (int .values.shards) }}
 ---
-# Who holds it is no concern of the chart, which never changes it again.
+# The chart never changes the Lease after its creation; the controller writes the holder.
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata:
@@ -161,7 +161,7 @@ metadata:
   labels: {{- $labels }}
   {{- if $shard }}
   annotations:
-    # Where shards become fewer, its holder is still at work and would make it anew, as one that Helm refuses to know.
+    # When the number of shards decreases, the old holder still runs and would recreate a deleted Lease, which Helm could not adopt later.
     helm.sh/resource-policy: keep
   {{- end }}
 {{- end }}

@@ -1,6 +1,6 @@
 {{/*
-Gives values that are absent their defaults, so that the values of an older chart, as `helm upgrade --reuse-values` brings them, will do.
-Every template begins with it, for Helm may render any of them first. Takes the root.
+Sets defaults of absent values, so that the values of an older chart, as with `helm upgrade --reuse-values`, work.
+Every template begins with it, because Helm may render any of them first. Takes the root.
 */}}
 {{- define "cloud-controllers.defaults" -}}
 {{- $defaults := .Files.Get "files/defaults.yaml" | fromYaml -}}
@@ -8,8 +8,8 @@ Every template begins with it, for Helm may render any of them first. Takes the 
 {{- end }}
 
 {{/*
-Sets what is absent in one map and there in another. Sprig's merge would also replace false, 0 and "". What is absent in resources was
-taken out by somebody, such as a limit. Takes {into, from}.
+Copies keys of `from` that are absent in `into`. Sprig's merge would also replace false, 0 and "". Keys absent in resources stay absent,
+because the user removed them, such as a limit. Takes {into, from}.
 */}}
 {{- define "cloud-controllers.fill" -}}
 {{- $into := .into -}}

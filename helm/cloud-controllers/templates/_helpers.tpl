@@ -7,7 +7,7 @@ app.kubernetes.io/part-of: {{ .root.Chart.Name }}
 {{ include "cloud-controllers.selectorLabels" . }}
 {{- end }}
 
-{{/* The labels by which pods are found; they never change in a component's life. Takes {root, component}. */}}
+{{/* Labels that select pods. They must never change, because selectors are immutable. Takes {root, component}. */}}
 {{- define "cloud-controllers.selectorLabels" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -26,7 +26,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}:{{ int .port }}
 {{- end }}
 
-{{/* The cluster's identity: given, else looked up, else empty. Takes the root. */}}
+{{/* Identity of the cluster: clusterId, else looked up, else empty. Takes the root. */}}
 {{- define "cloud-controllers.clusterId" -}}
 {{- if .Values.clusterId -}}
 {{ .Values.clusterId }}
@@ -36,7 +36,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{/*
-Whether the operator lets Services take over what another cloud controller manager made for them: not empty if so. Takes the root.
+Not empty if Services may take over the load balancers that another cloud controller manager created for them. Takes the root.
 */}}
 {{- define "cloud-controllers.takesOver" -}}
 {{- with .Values.serviceController -}}
@@ -47,8 +47,8 @@ true
 {{- end }}
 
 {{/*
-The ServiceAccount of a controller. Not the component's own name: in kube-system, Kubernetes itself binds the names
-node-controller, service-controller and route-controller to roles that allow more than ours. Takes {component}.
+The ServiceAccount of a controller. It differs from the component's name because, in kube-system, Kubernetes itself binds the names
+node-controller, service-controller and route-controller to roles with more permissions. Takes {component}.
 */}}
 {{- define "cloud-controllers.serviceAccount" -}}
 cloud-{{ trimPrefix "cloud-" .component }}

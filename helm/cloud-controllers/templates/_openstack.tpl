@@ -1,6 +1,6 @@
-{{/* What is OpenStack's alone: its credentials, and the adapter's flags. */}}
+{{/* Credentials and adapter flags for OpenStack. */}}
 
-{{/* The Secret with the cloud's credentials; empty if there is none. Takes the root. */}}
+{{/* Name of the Secret with the cloud credentials; empty without credentials. Takes the root. */}}
 {{- define "cloud-controllers.credentialsSecret" -}}
 {{- if and (eq .Values.adapter.kind "openstack") .Values.adapter.openstack.cloudsYaml -}}
 cloud-adapter-credentials
@@ -9,11 +9,11 @@ cloud-adapter-credentials
 {{- end -}}
 {{- end }}
 
-{{/* The Secret that is made of the values; empty if they hold no credentials. Takes the root. */}}
+{{/* The Secret created from cloudsYaml; empty if cloudsYaml is. Takes the root. */}}
 {{- define "cloud-controllers.openstackSecret" -}}
 {{- $openstack := .Values.adapter.openstack -}}
 {{- if and (eq .Values.adapter.kind "openstack") $openstack.cloudsYaml -}}
-# Read by the adapter alone, which follows it: a change restarts nothing.
+# Only the adapter reads this Secret. It follows changes without a restart.
 apiVersion: v1
 kind: Secret
 metadata:
@@ -29,7 +29,7 @@ stringData:
 {{- end -}}
 {{- end }}
 
-{{/* The flags of adapter-openstack; each is given only if its value is. Takes the root. */}}
+{{/* Flags of adapter-openstack. A flag whose value is empty is left out. Takes the root. */}}
 {{- define "cloud-controllers.openstackArgs" -}}
 {{- $openstack := .Values.adapter.openstack -}}
 {{- $balancers := $openstack.loadBalancers -}}

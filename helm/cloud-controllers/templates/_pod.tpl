@@ -1,6 +1,6 @@
 {{/*
-What all four pods have in common. Start-up has no circle: they run on nodes that nothing has initialised yet, without a
-pod network. Takes {root, component, values, grace}.
+Common parts of all four pods. The pods can run on nodes that are not initialised and have no pod network, because the
+node-controller is what initialises nodes. Takes {root, component, values, grace}.
 */}}
 {{- define "cloud-controllers.podSpec" -}}
 {{- $root := .root -}}
@@ -49,7 +49,7 @@ tolerations:
   {{- end }}
 {{- end }}
 
-{{/* Replicas are on different nodes and in different zones, as far as there are any: one that fails takes one of them. Takes {root, component, values}. */}}
+{{/* Spreads replicas over nodes and zones where possible, so that the failure of one stops at most one replica. Takes {root, component, values}. */}}
 {{- define "cloud-controllers.spread" -}}
 topologySpreadConstraints:
   {{- with .values.topologySpreadConstraints }}
@@ -62,13 +62,13 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "cloud-controllers.selectorLabels" $ | nindent 8 }}
-    # A rollout does not look at those that it replaces.
+    # Without this key, pods of the previous revision would count during a rollout.
     matchLabelKeys: [pod-template-hash]
   {{- end }}
   {{- end }}
 {{- end }}
 
-{{/* What all four containers have in common. Takes {root, image, values}; without image, values.image is whole. */}}
+{{/* Common parts of all four containers. Takes {root, image, values}. If image is empty, values.image is the full name of the image. */}}
 {{- define "cloud-controllers.containerSpec" -}}
 {{- $values := .values -}}
 {{- $image := include "cloud-controllers.image" (dict "root" .root "name" .image) -}}
@@ -78,8 +78,8 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 command:
   - /{{ . }}
 {{- end }}
-{{- /* glibc gives large buffers back as long as nobody asks for larger ones; with a threshold of its own it always does, and threads that
-share heaps leave fewer holes in them (mallopt(3)). */}}
+{{- /* By default, glibc raises its trim threshold when a program frees large buffers; a fixed threshold makes it return free memory to the
+system. Fewer arenas reduce fragmentation (mallopt(3)). */}}
 {{- $env := $values.extraEnv }}
 {{- range $name, $value := dict "MALLOC_ARENA_MAX" "2" "MALLOC_TRIM_THRESHOLD_" "131072" }}
 {{- $own := false }}
@@ -106,7 +106,7 @@ resources:
 {{ include "cloud-controllers.containerSecurity" .root }}
 {{- end }}
 
-{{/* As little as there is: what the profile `restricted` asks of a container, and a root that nobody writes to. */}}
+{{/* The requirements of the pod security profile `restricted` for a container, and a read-only root file system. */}}
 {{- define "cloud-controllers.containerSecurity" -}}
 securityContext:
   allowPrivilegeEscalation: false
@@ -116,7 +116,7 @@ securityContext:
       - ALL
 {{- end }}
 
-{{/* The flags that all four programs know. Takes {root, values}. */}}
+{{/* Flags that all four programs have. Takes {root, values}. */}}
 {{- define "cloud-controllers.commonArgs" -}}
 - --http-address={{ include "cloud-controllers.listen" (dict "root" .root "port" .values.httpPort) }}
 {{- if ne .root.Values.logFormat "auto" }}

@@ -1,6 +1,6 @@
 {{/*
-What `helm uninstall` does first where load balancers are to go, too: nothing of the release is removed before. The controller makes way, by an
-empty Deployment in its place, and a Job with its identity removes all of them. Takes what cloud-controllers.controller does.
+Hooks with which `helm uninstall` deletes all load balancers before it deletes the release. A Deployment with 0 replicas replaces that of
+the controller, and a Job with the same identity deletes the load balancers. Takes the same as cloud-controllers.controller.
 */}}
 {{- define "cloud-controllers.removal" -}}
 {{- $labels := include "cloud-controllers.labels" . -}}
@@ -16,7 +16,7 @@ metadata:
   annotations:
     helm.sh/hook: pre-delete
     helm.sh/hook-weight: "0"
-    # Helm takes it for a hook, and would leave it.
+    # Helm does not delete hooks with the release, so the policy must.
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 spec:
   replicas: 0
@@ -40,11 +40,11 @@ metadata:
   annotations:
     helm.sh/hook: pre-delete
     helm.sh/hook-weight: "1"
-    # One that is given up must not go on later, when somebody has thought better of it.
+    # A Job that failed must not continue later, when the release may be in use again.
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
     helm.sh/hook-output-log-policy: hook-failed
 spec:
-  # It tries again by itself as long as Helm waits.
+  # The Job retries while Helm waits.
   backoffLimit: 6
   template:
     metadata:

@@ -1,23 +1,23 @@
-{{/* What the schema cannot say. All faults are told at once, each with its key and what to do. Takes the root. */}}
+{{/* Checks that the schema cannot express. Reports all faults at once, each with its key and what to do. Takes the root. */}}
 {{- define "cloud-controllers.validate" -}}
 {{- $faults := list -}}
 {{- $values := .Values -}}
 {{- if not (include "cloud-controllers.clusterId" .) -}}
-{{- $faults = append $faults "clusterId: cannot be looked up, because the chart is rendered without a cluster; set it to the UID of the namespace kube-system (kubectl get namespace kube-system --output jsonpath='{.metadata.uid}')" -}}
+{{- $faults = append $faults "clusterId: cannot be looked up because the chart is rendered without a cluster; set it to the UID of the namespace kube-system (kubectl get namespace kube-system --output jsonpath='{.metadata.uid}')" -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
-{{- $faults = append $faults (printf "bindAddress: %s is no IP address; write one such as 192.0.2.10 or fd00::10" $values.bindAddress) -}}
+{{- $faults = append $faults (printf "bindAddress: %s is not an IP address; set it to one such as 192.0.2.10 or fd00::10" $values.bindAddress) -}}
 {{- else if regexMatch "^(127\\.[0-9.]+|[0:]*:(ffff:)?127\\.[0-9.]+|[0:]*:ffff:7f[0-9a-f]{2}:[0-9a-f]+|[0:]*:0*1)$" (lower $values.bindAddress) -}}
-{{- $faults = append $faults (printf "bindAddress: %s is reached from within alone, and the kubelet asks at the pod's address: it would start each container again and again; set it to 0.0.0.0, or to :: on a cluster that has IPv6 alone" $values.bindAddress) -}}
+{{- $faults = append $faults (printf "bindAddress: %s is a loopback address, and the probes of the kubelet use the address of the pod: the kubelet would restart the containers again and again; set it to 0.0.0.0, or to :: on an IPv6-only cluster" $values.bindAddress) -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.adapterFaults" . | fromJsonArray) -}}
 {{- $policy := $values.networkPolicy -}}
 {{- if and $values.monitoring.serviceMonitor $policy.enabled (not $values.hostNetwork) (not $policy.metricsFrom) -}}
-{{- $faults = append $faults "networkPolicy.metricsFrom: is empty and lets no Prometheus in, and monitoring.serviceMonitor is true; name your Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
+{{- $faults = append $faults "networkPolicy.metricsFrom: is empty and blocks Prometheus, but monitoring.serviceMonitor is true; set it to the peer of your Prometheus, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]" -}}
 {{- end -}}
 {{- if and $values.routeController.enabled (not $values.routeController.clusterCidr) -}}
-{{- $faults = append $faults "routeController.clusterCidr: is needed when routeController.enabled is true; set it to the pods' network, such as 10.244.0.0/16, or set routeController.enabled to false where the CNI routes by itself" -}}
+{{- $faults = append $faults "routeController.clusterCidr: is required when routeController.enabled is true; set it to the pod network, such as 10.244.0.0/16, or set routeController.enabled to false where the CNI plugin routes by itself" -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.clusterCidrFaults" $values.routeController.clusterCidr | fromJsonArray) -}}
 {{- if $values.nodeController.enabled -}}
@@ -32,7 +32,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Which ports are taken already: a JSON list. Of what is not installed none is. Takes the root. */}}
+{{/* Returns a JSON list of faults of ports that two components share. Components that are not installed do not count. Takes the root. */}}
 {{- define "cloud-controllers.portFaults" -}}
 {{- $faults := list -}}
 {{- $values := .Values -}}
@@ -54,7 +54,7 @@
 {{- $path := splitList "." $key -}}
 {{- $port := index $values (first $path) (last $path) | int | toString -}}
 {{- if hasKey $ports $port -}}
-{{- $faults = append $faults (printf "%s: %s is taken by %s, and %s each needs its own; choose another" $key $port (get $ports $port) $where) -}}
+{{- $faults = append $faults (printf "%s: %s is taken by %s, and %s each listener needs its own port; choose another" $key $port (get $ports $port) $where) -}}
 {{- else -}}
 {{- $_ := set $ports $port $key -}}
 {{- end -}}
@@ -62,66 +62,66 @@
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* What is wrong with how the adapter is found and trusted: a JSON list. Takes the root. */}}
+{{/* Returns a JSON list of faults of the adapter's endpoint, TLS and authentication. Takes the root. */}}
 {{- define "cloud-controllers.adapterFaults" -}}
 {{- $faults := list -}}
 {{- $adapter := .Values.adapter -}}
 {{- $tls := $adapter.tls -}}
 {{- if and (eq $adapter.kind "external") (not $adapter.endpoint) -}}
-{{- $faults = append $faults "adapter.endpoint: is needed when adapter.kind is external; set it to where the adapter is, such as https://192.0.2.10:8443" -}}
+{{- $faults = append $faults "adapter.endpoint: is required when adapter.kind is external; set it to the URL of the adapter, such as https://192.0.2.10:8443" -}}
 {{- end -}}
 {{- if and (eq $adapter.kind "custom") (not $adapter.image) -}}
-{{- $faults = append $faults "adapter.image: is needed when adapter.kind is custom; set it to your adapter's image, such as registry.example/adapter-acme:1.2" -}}
+{{- $faults = append $faults "adapter.image: is required when adapter.kind is custom; set it to the image of your adapter, such as registry.example/adapter-acme:1.2" -}}
 {{- else if and (ne $adapter.kind "custom") $adapter.image -}}
-{{- $faults = append $faults (printf "adapter.image: is for adapter.kind custom alone, and that is %s; leave it empty" $adapter.kind) -}}
+{{- $faults = append $faults (printf "adapter.image: is only for adapter.kind custom, but adapter.kind is %s; leave it empty" $adapter.kind) -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.openstackFaults" . | fromJsonArray) -}}
 {{- if and (eq $tls.mode "secret") (not $tls.secretName) -}}
-{{- $faults = append $faults "adapter.tls.secretName: is needed when adapter.tls.mode is secret; set it to a Secret with tls.crt, tls.key and ca.crt, as cert-manager makes them (with ca.crt alone when adapter.kind is external)" -}}
+{{- $faults = append $faults "adapter.tls.secretName: is required when adapter.tls.mode is secret; set it to a Secret with tls.crt, tls.key and ca.crt, as cert-manager creates it (ca.crt alone when adapter.kind is external)" -}}
 {{- end -}}
 {{- if eq $tls.mode "generated" -}}
 {{- if eq $adapter.kind "external" -}}
-{{- $faults = append $faults "adapter.tls.mode: generated makes a certificate authority for the chart's own adapter, and adapter.kind is external; set it to secret (with the ca.crt of your adapter) or to off" -}}
+{{- $faults = append $faults "adapter.tls.mode: generated creates a certificate authority for the adapter of this chart, but adapter.kind is external; set it to secret (with the ca.crt of your adapter) or to off" -}}
 {{- else if not (lookup "v1" "Namespace" "" "kube-system") -}}
-{{- $faults = append $faults "adapter.tls.mode: generated keeps the certificate authority over upgrades by looking it up in the cluster, and the chart is rendered without one: each rendering would make another; set it to secret, with a Secret as cert-manager makes it" -}}
+{{- $faults = append $faults "adapter.tls.mode: generated looks up the certificate authority in the cluster to keep it over upgrades, but the chart is rendered without a cluster, so each rendering would create a new one; set it to secret, with a Secret as cert-manager creates it" -}}
 {{- end -}}
 {{- end -}}
 {{- if and (eq $adapter.replicas "active-standby") (ne $adapter.kind "external") -}}
 {{- $live := lookup "apps/v1" "Deployment" .Release.Namespace "cloud-adapter" -}}
 {{- if and $live (not (contains "--replicas=active-standby" (toJson $live.spec.template.spec))) (gt (int $live.spec.replicas) 0) -}}
-{{- $faults = append $faults (printf "adapter.replicas: an adapter runs that knows of no Lease, and Kubernetes would start a second one like it first: two would write to the cloud; delete it with `kubectl --namespace %s delete deployment cloud-adapter --cascade=foreground --wait`, then repeat this" .Release.Namespace) -}}
+{{- $faults = append $faults (printf "adapter.replicas: the running adapter does not use a Lease, and both adapters would write to the cloud during the rollout; delete it with `kubectl --namespace %s delete deployment cloud-adapter --cascade=foreground --wait`, then run this command again" .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- if eq $tls.mode "off" -}}
 {{- if hasPrefix "https:" $adapter.endpoint -}}
-{{- $faults = append $faults (printf "adapter.tls.mode: is off, and adapter.endpoint %s asks for TLS; set it to secret, or the endpoint to a URL such as http://192.0.2.10:8443" $adapter.endpoint) -}}
+{{- $faults = append $faults (printf "adapter.tls.mode: is off, but adapter.endpoint %s uses TLS; set it to secret, or the endpoint to a URL such as http://192.0.2.10:8443" $adapter.endpoint) -}}
 {{- end -}}
 {{- if ne $adapter.authentication "none" -}}
-{{- $faults = append $faults "adapter.authentication: shows tokens to the adapter, and without TLS whoever listens could use them; set it to none, or adapter.tls.mode to generated or secret" -}}
+{{- $faults = append $faults "adapter.authentication: sends tokens to the adapter, but without TLS they can be read on the network; set it to none, or adapter.tls.mode to generated or secret" -}}
 {{- end -}}
 {{- else if hasPrefix "http:" $adapter.endpoint -}}
-{{- $faults = append $faults (printf "adapter.endpoint: %s is without TLS, and adapter.tls.mode is %s; set the endpoint to a URL such as https://192.0.2.10:8443, or adapter.tls.mode and adapter.authentication to off and none" $adapter.endpoint $tls.mode) -}}
+{{- $faults = append $faults (printf "adapter.endpoint: %s does not use TLS, but adapter.tls.mode is %s; set the endpoint to a URL such as https://192.0.2.10:8443, or adapter.tls.mode to off and adapter.authentication to none" $adapter.endpoint $tls.mode) -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* What is wrong with the times of nodes' ends: a JSON list. Takes nodeController.deletion. */}}
+{{/* Returns a JSON list of faults of the durations of node deletion. Takes nodeController.deletion. */}}
 {{- define "cloud-controllers.deletionFaults" -}}
 {{- $faults := list -}}
 {{- $second := "[1-9][0-9]*[hms]|[1-9][0-9]{3,}ms" -}}
 {{- if not (regexMatch "[1-9]" .monitorPeriod) -}}
-{{- $faults = append $faults (printf "nodeController.deletion.monitorPeriod: %s never passes; write a duration of 100ms or more, such as 5s" .monitorPeriod) -}}
+{{- $faults = append $faults (printf "nodeController.deletion.monitorPeriod: %s is too short; set it to 100ms or more, such as 5s" .monitorPeriod) -}}
 {{- end -}}
 {{- if not (regexMatch $second (regexReplaceAll "(^|[a-z])[0-9]{1,3}ms" .confirmAfter "${1}")) -}}
-{{- $faults = append $faults (printf "nodeController.deletion.confirmAfter: %s is too short; write a duration of 1s or more, such as 30s" .confirmAfter) -}}
+{{- $faults = append $faults (printf "nodeController.deletion.confirmAfter: %s is too short; set it to 1s or more, such as 30s" .confirmAfter) -}}
 {{- end -}}
 {{- if not (regexMatch $second (regexReplaceAll "(^|[a-z])[0-9]{1,3}ms" .window "${1}")) -}}
-{{- $faults = append $faults (printf "nodeController.deletion.window: %s is too short; write a duration of 1s or more, such as 10m" .window) -}}
+{{- $faults = append $faults (printf "nodeController.deletion.window: %s is too short; set it to 1s or more, such as 10m" .window) -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* What is wrong with whose Services are served, and how: a JSON list. Takes the root. */}}
+{{/* Returns a JSON list of faults of the values of the service-controller. Takes the root. */}}
 {{- define "cloud-controllers.serviceFaults" -}}
 {{- $faults := list -}}
 {{- $service := .Values.serviceController -}}
@@ -129,33 +129,33 @@
 {{- $edge := "[A-Za-z0-9]" -}}
 {{- $classes := printf "^(%s([A-Za-z0-9.-]{0,251}%s)?/)?%s([A-Za-z0-9._-]{0,61}%s)?$" $edge $edge $edge $edge -}}
 {{- if and $class (not (regexMatch $classes $class)) -}}
-{{- $faults = append $faults (printf "serviceController.loadBalancerClass: %q is no class; write one as Kubernetes takes it, such as example.com/internal" $class) -}}
+{{- $faults = append $faults (printf "serviceController.loadBalancerClass: %q is not a valid class; set it to a label-style name such as example.com/internal" $class) -}}
 {{- end -}}
 {{- if not (or $class $service.defaultLoadBalancer) -}}
-{{- $faults = append $faults "serviceController.defaultLoadBalancer: false leaves nothing to do; name a class in serviceController.loadBalancerClass, or set serviceController.enabled to false" -}}
+{{- $faults = append $faults "serviceController.defaultLoadBalancer: false without a class selects no Service; set serviceController.loadBalancerClass, or set serviceController.enabled to false" -}}
 {{- end -}}
 {{- $template := $service.loadBalancerNameTemplate -}}
 {{- if and $template (not (contains "{uid}" $template)) -}}
 {{- if not (and (contains "{namespace}" $template) (contains "{service}" $template)) -}}
-{{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services one name; put in {uid}, or {namespace} and {service}" $template) -}}
+{{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services the same name; add {uid}, or {namespace} and {service}" $template) -}}
 {{- else if regexMatch "[{](namespace|service)}[{](namespace|service)}" $template -}}
-{{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services one name; put a - or a _ between {namespace} and {service}" $template) -}}
+{{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services the same name; put a - or a _ between {namespace} and {service}" $template) -}}
 {{- end -}}
 {{- end -}}
 {{- $age := $service.orphanMinimumAge -}}
 {{- $unit := dict "s" 1 "m" 60 "h" 3600 -}}
 {{- $seconds := mul (trimSuffix (regexFind "[smh]$" $age) $age | atoi) (get $unit (regexFind "[smh]$" $age)) -}}
 {{- if or (lt $seconds 1) (gt $seconds 86400) -}}
-{{- $faults = append $faults (printf "serviceController.orphanMinimumAge: %s is not from 1s to 24h; write one such as 1h" $age) -}}
+{{- $faults = append $faults (printf "serviceController.orphanMinimumAge: %s is not from 1s to 24h; set it to a duration such as 1h" $age) -}}
 {{- end -}}
 {{- $rules := .Files.Get "files/annotations.yaml" | fromYaml -}}
 {{- range $key, $value := $service.serviceDefaults -}}
 {{- $place := printf "serviceController.serviceDefaults.%s" $key -}}
 {{- $ofPort := regexMatch "^port[.][^.]+[.]" $key -}}
 {{- if or $ofPort (and (has $key $rules.keys) (not (has $key $rules.defaultKeys))) -}}
-{{- $faults = append $faults (printf "%s: is about one Service or port, and has no default; write it as an annotation" $place) -}}
+{{- $faults = append $faults (printf "%s: applies to one Service or port and cannot have a default; set it as an annotation" $place) -}}
 {{- else if not (or (has $key $rules.keys) (regexMatch "^x[.][^.]+[.]." $key)) -}}
-{{- $faults = append $faults (printf "%s: is no annotation's key; the README lists them, such as idle-timeout" $place) -}}
+{{- $faults = append $faults (printf "%s: unknown annotation key; docs/reference/annotations.md lists the keys, such as idle-timeout" $place) -}}
 {{- end -}}
 {{- $ports := join "," $service.healthCheckPorts -}}
 {{- if and (eq $key "health-check.port") (not (has (toString $value) (splitList "," $ports))) -}}
@@ -163,41 +163,41 @@
 {{- end -}}
 {{- range $rules.values -}}
 {{- if and (has $key .keys) (not (regexMatch (printf "^(%s)$" .pattern) (toString $value))) -}}
-{{- $faults = append $faults (printf "%s: %q is wrong; write %s" $place (toString $value) .says) -}}
+{{- $faults = append $faults (printf "%s: invalid value %q; set it to %s" $place (toString $value) .says) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* What is wrong with the way to OpenStack: a JSON list. Takes the root. */}}
+{{/* Returns a JSON list of faults of the values for OpenStack. Takes the root. */}}
 {{- define "cloud-controllers.openstackFaults" -}}
 {{- $faults := list -}}
 {{- $adapter := .Values.adapter -}}
 {{- $openstack := $adapter.openstack -}}
 {{- if eq $adapter.kind "openstack" -}}
 {{- if and (not $adapter.credentialsSecret) (not $openstack.cloudsYaml) -}}
-{{- $faults = append $faults "adapter.credentialsSecret: is needed when adapter.kind is openstack; set it to a Secret with the key clouds.yaml, or adapter.openstack.cloudsYaml to the file itself (--set-file adapter.openstack.cloudsYaml=clouds.yaml)" -}}
+{{- $faults = append $faults "adapter.credentialsSecret: is required when adapter.kind is openstack; set it to a Secret with the key clouds.yaml, or adapter.openstack.cloudsYaml to the file itself (--set-file adapter.openstack.cloudsYaml=clouds.yaml)" -}}
 {{- else if and $adapter.credentialsSecret $openstack.cloudsYaml -}}
-{{- $faults = append $faults "adapter.openstack.cloudsYaml: is given, and so is adapter.credentialsSecret; leave one of them" -}}
+{{- $faults = append $faults "adapter.openstack.cloudsYaml: cannot be set together with adapter.credentialsSecret; remove one of them" -}}
 {{- end -}}
 {{- if and $openstack.ca (not $openstack.cloudsYaml) -}}
-{{- $faults = append $faults "adapter.openstack.ca: goes with adapter.openstack.cloudsYaml; put the certificates into the Secret of adapter.credentialsSecret, as ca.crt" -}}
+{{- $faults = append $faults "adapter.openstack.ca: needs adapter.openstack.cloudsYaml; with adapter.credentialsSecret, put the certificates into that Secret as ca.crt" -}}
 {{- end -}}
 {{- if and .Values.routeController.enabled (not $openstack.routerId) -}}
-{{- $faults = append $faults "adapter.openstack.routerId: is needed when routeController.enabled is true; set it to the ID of the router of the nodes' network (openstack router list), or set routeController.enabled to false where the CNI routes by itself" -}}
+{{- $faults = append $faults "adapter.openstack.routerId: is required when routeController.enabled is true; set it to the ID of the router of the nodes' network (openstack router list), or set routeController.enabled to false where the CNI plugin routes by itself" -}}
 {{- end -}}
 {{- if and $openstack.loadBalancers.subnetId $openstack.loadBalancers.networkId -}}
-{{- $faults = append $faults "adapter.openstack.loadBalancers.networkId: is given, and so is subnetId, which says it, too; leave one of them" -}}
+{{- $faults = append $faults "adapter.openstack.loadBalancers.networkId: cannot be set together with subnetId, which implies the network; remove one of them" -}}
 {{- end -}}
 {{- else if $openstack.cloudsYaml -}}
-{{- $faults = append $faults (printf "adapter.openstack.cloudsYaml: is for adapter.kind openstack alone, and that is %s; leave it empty" $adapter.kind) -}}
+{{- $faults = append $faults (printf "adapter.openstack.cloudsYaml: is only for adapter.kind openstack, but adapter.kind is %s; leave it empty" $adapter.kind) -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
 
 {{/*
-What is wrong with a log filter: a JSON list. What has no level is refused, since the programs would take it for the name of
+Returns a JSON list of faults of a log filter. A directive without a level is refused, since the programs would take it for the name of
 a target. Takes the filter.
 */}}
 {{- define "cloud-controllers.logLevelFaults" -}}
@@ -206,15 +206,15 @@ a target. Takes the filter.
 {{- range $directive := splitList "," . -}}
 {{- $level := splitList "=" $directive | last -}}
 {{- if not (or (has (lower $level) $levels) (regexMatch "^[0-5]$" $level)) -}}
-{{- $faults = append $faults (printf "logLevel: %q is no level; use %s, or target=level such as info,service_controller=debug" $level (join ", " $levels)) -}}
+{{- $faults = append $faults (printf "logLevel: unknown log level %q; use %s, or target=level such as info,service_controller=debug" $level (join ", " $levels)) -}}
 {{- else if regexMatch "\\s" $directive -}}
-{{- $faults = append $faults (printf "logLevel: %q has a blank; write directives with a comma alone between them, such as info,service_controller=debug" $directive) -}}
+{{- $faults = append $faults (printf "logLevel: %q contains a space; separate directives by commas only, such as info,service_controller=debug" $directive) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* What is wrong with one or two CIDRs: a JSON list. Takes the text, which may be empty. */}}
+{{/* Returns a JSON list of faults of one or two CIDRs. Takes the text, which may be empty. */}}
 {{- define "cloud-controllers.clusterCidrFaults" -}}
 {{- $faults := list -}}
 {{- $families := list -}}
@@ -223,18 +223,18 @@ a target. Takes the filter.
 {{- $family := include "cloud-controllers.ipFamily" (first $parts) -}}
 {{- $longest := ternary 128 32 (eq $family "IPv6") -}}
 {{- if not $family -}}
-{{- $faults = append $faults (printf "routeController.clusterCidr: %s is no network; write an address, a slash and a prefix length, such as 10.244.0.0/16" $cidr) -}}
+{{- $faults = append $faults (printf "routeController.clusterCidr: %s is not a CIDR; set it to an address and a prefix length, such as 10.244.0.0/16" $cidr) -}}
 {{- else if gt (last $parts | atoi) $longest -}}
-{{- $faults = append $faults (printf "routeController.clusterCidr: the prefix length of %s is more than the %d bits of %s; write one such as 10.244.0.0/16 or fd00:10:244::/48" $cidr $longest $family) -}}
+{{- $faults = append $faults (printf "routeController.clusterCidr: the prefix length of %s is more than the %d bits of %s; set it to a CIDR such as 10.244.0.0/16 or fd00:10:244::/48" $cidr $longest $family) -}}
 {{- else if has $family $families -}}
-{{- $faults = append $faults (printf "routeController.clusterCidr: %s is a second network of %s; leave one of each family, such as 10.244.0.0/16,fd00:10:244::/48" $cidr $family) -}}
+{{- $faults = append $faults (printf "routeController.clusterCidr: %s is a second network of %s; keep one of each family, such as 10.244.0.0/16,fd00:10:244::/48" $cidr $family) -}}
 {{- end -}}
 {{- $families = append $families $family -}}
 {{- end -}}
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* IPv4, IPv6, or empty for what is no address. Takes the text. */}}
+{{/* Returns IPv4, IPv6, or an empty string for text that is not an IP address. Takes the text. */}}
 {{- define "cloud-controllers.ipFamily" -}}
 {{- $byte := "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])" -}}
 {{- $ipv4 := printf "(%s\\.){3}%s" $byte $byte -}}

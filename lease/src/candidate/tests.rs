@@ -26,7 +26,7 @@ fn candidate(now: Instant) -> Candidate {
     Candidate::new("a", Timing::default(), now)
 }
 
-/// One that leads in term 5 since `now`.
+/// A candidate that leads in term 5 since `now`.
 fn leader(now: Instant) -> Candidate {
     let mut leader = candidate(now);
     leader.saw(now, Some(released(4)));
@@ -34,9 +34,9 @@ fn leader(now: Instant) -> Candidate {
     leader
 }
 
-/// Takes a lease of this version, to change hands for the `transitions`th time.
+/// Acquires a lease of this version, with this value of `transitions`.
 fn acquire(transitions: u32, version: Option<&str>) -> Step {
-    // Where nobody says when the Lease changed hands, the epoch is the number of transitions.
+    // If the Lease has no acquire time, the epoch is the number of transitions.
     let after = u64::from(transitions) - 1;
     Step::Acquire(Acquisition { transitions, after, version: version.map(str::to_owned) })
 }
@@ -55,8 +55,9 @@ async fn a_free_lease_is_taken_at_once_in_a_new_term() {
     }
 }
 
+// Behaviour: P10
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_does_not_say_who_relies_on_it_is_taken_once_it_expired() {
+async fn an_emptied_or_missing_lease_is_taken_after_its_duration() {
     let begin = Instant::now();
     for (found, wanted) in [(None, acquire(1, None)), (Some(record(None, 4, 0)), acquire(5, Some("4.0")))] {
         let mut fresh = candidate(begin);
@@ -71,7 +72,7 @@ async fn a_lease_that_does_not_say_who_relies_on_it_is_taken_once_it_expired() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_goes_back_in_time_is_taken_once_it_expired() {
     let begin = Instant::now();
-    // It was given back, emptied, or never held: then. Now somebody else relies on it.
+    // It was released, emptied, or never held at that time. Now another process relies on it.
     for (found, transitions) in [(released(2), 2), (record(None, 2, 0), 2), (Record::default(), 0)] {
         let mut standby = candidate(begin);
         standby.saw(begin, Some(record(Some("b"), 4, 0)));
@@ -83,11 +84,11 @@ async fn a_lease_that_goes_back_in_time_is_taken_once_it_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_not_looked_for_long_makes_no_lease() {
+async fn an_old_observation_creates_no_lease() {
     let begin = Instant::now();
     let mut fresh = candidate(begin);
     fresh.saw(begin, None);
-    // It may have been there, and be deleted again.
+    // It may have existed and been deleted again.
     let now = begin + 12 * SECOND;
     assert_eq!(fresh.decide(now), Step::Look);
     fresh.saw(now, None);
@@ -95,7 +96,7 @@ async fn who_has_not_looked_for_long_makes_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_is_deleted_makes_it_anew_at_once() {
+async fn a_leader_recreates_its_deleted_lease_at_once() {
     let begin = Instant::now();
     let mut leader = leader(begin);
     let now = begin + SECOND;
@@ -105,15 +106,19 @@ async fn a_leader_whose_lease_is_deleted_makes_it_anew_at_once() {
     let now = begin + 2 * SECOND;
     assert_eq!(leader.decide(now), acquire(6, None));
     leader.wrote((now, now), record(Some("a"), 6, 2));
-    assert_eq!((leader.term(), leader.since()), (Some((6, now + 6 * SECOND)), 5), "nobody else had a term");
+    assert_eq!(
+        (leader.term(), leader.since()),
+        (Some((6, now + 6 * SECOND)), 5),
+        "no other process had a term"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn terms_of_ours_are_in_a_row_as_long_as_nobody_else_had_one() {
+async fn consecutive_terms_end_with_a_term_of_another_process() {
     let begin = Instant::now();
     for (found, since) in [
         (record(Some("a"), 5, 1), 5),
-        // Our own attempt, of which nobody told us that it succeeded.
+        // An acquisition of this process whose success was not reported.
         (record(Some("a"), 6, 2), 5),
         (record(None, 5, 1), 5),
         (record(None, 5, 2), 5),
@@ -133,13 +138,13 @@ async fn terms_of_ours_are_in_a_row_as_long_as_nobody_else_had_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_lease_is_taken_once_it_was_seen_unchanged_for_its_duration() {
+async fn a_held_lease_is_taken_after_its_duration_unchanged() {
     let begin = Instant::now();
     let mut standby = candidate(begin);
     standby.saw(begin, Some(record(Some("b"), 4, 0)));
     let renewed = begin + 9 * SECOND;
     standby.saw(renewed, Some(record(Some("b"), 4, 9)));
-    // Another version of the same record, as an edited annotation makes, is no sign of life.
+    // Another version of the same record, such as after an edited annotation, is not a sign of life.
     let edited = Record { version: "edited".into(), ..record(Some("b"), 4, 9) };
     standby.saw(begin + 18 * SECOND, Some(edited));
     let expires = renewed + 10 * SECOND;
@@ -148,14 +153,14 @@ async fn a_held_lease_is_taken_once_it_was_seen_unchanged_for_its_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_held_a_lease_that_was_deleted_is_waited_for() {
+async fn the_holder_of_a_deleted_lease_is_waited_for() {
     let begin = Instant::now();
     let mut standby = candidate(begin);
     standby.saw(begin, Some(record(Some("b"), 4, 0)));
     standby.saw(begin + SECOND, None);
     standby.saw(begin + 5 * SECOND, None);
     standby.saw(begin + 10 * SECOND, None);
-    // It may have been renewed unseen before it was deleted.
+    // It may have been renewed unobserved before it was deleted.
     assert_eq!(standby.decide(begin + 10 * SECOND), Step::Wait(begin + 11 * SECOND));
     assert_eq!(standby.decide(begin + 11 * SECOND), acquire(5, None));
 }
@@ -173,7 +178,7 @@ async fn a_leader_relies_on_the_start_of_its_last_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_sees_another_holder_is_none() {
+async fn a_leader_that_observes_another_holder_stops() {
     let now = Instant::now();
     for (found, why) in [
         (Some(record(Some("b"), 6, 2)), Lost::TakenBy("b".into())),
@@ -187,7 +192,7 @@ async fn a_leader_that_sees_another_holder_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_renewal_is_looked_into_and_repeated_once_at_once() {
+async fn a_refused_renewal_is_followed_by_a_read_and_a_retry() {
     let begin = Instant::now();
     let mut leader = leader(begin);
     let now = begin + 2 * SECOND;
@@ -197,11 +202,11 @@ async fn a_refused_renewal_is_looked_into_and_repeated_once_at_once() {
     leader.saw(now, Some(edited));
     assert_eq!(leader.decide(now), Step::Renew { version: "edited".into() });
     leader.failed(now, now);
-    assert_eq!(leader.decide(now), Step::Wait(now + 2 * SECOND), "no hot loop");
+    assert_eq!(leader.decide(now), Step::Wait(now + 2 * SECOND), "no busy loop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_api_server_is_away_a_leader_keeps_its_term_and_no_longer() {
+async fn without_api_server_a_leader_keeps_its_term_until_expiry() {
     let begin = Instant::now();
     let mut leader = leader(begin);
     let mut now = begin;

@@ -3,7 +3,7 @@ use crate::settings::Timing;
 
 const NONE: Option<u16> = None;
 
-/// A Lease of this division, that is free or not.
+/// A Lease of this division, free or held.
 fn place(division: Division, free: bool, now: Instant) -> Place {
     let free_from = if free { now } else { now + Timing::default().duration };
     Place { view: View { free_from: Some(free_from), ..View::default() }, division, ..Place::default() }
@@ -14,7 +14,7 @@ fn set(shards: u16, before: Option<u16>) -> Division {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_lease_is_taken_for_another_division_once_all_leases_are_free() {
+async fn a_new_division_starts_once_all_leases_are_free() {
     let now = Instant::now();
     let fresh = (Division::Fresh, true);
     for (mine, leases, wanted) in [
@@ -23,20 +23,20 @@ async fn the_first_lease_is_taken_for_another_division_once_all_leases_are_free(
         (3, vec![fresh, fresh, (Division::Unknown, false)], Opening::No),
         (1, vec![fresh], Opening::No),
         (1, vec![fresh, fresh], Opening::New { before: None }),
-        // Ours, also while others of it are held.
+        // This division, also while others of its Leases are held.
         (2, vec![(set(2, NONE), false), (set(2, NONE), false)], Opening::Ours),
-        // Another.
+        // Another division.
         (2, vec![(set(3, NONE), true), fresh], Opening::No),
         (2, vec![(set(3, NONE), true), fresh, fresh], Opening::New { before: Some(3) }),
         (2, vec![(set(3, NONE), false), fresh, fresh], Opening::No),
         (2, vec![(set(3, NONE), true), fresh, (set(3, NONE), false)], Opening::No),
         (3, vec![(set(1, NONE), true), fresh, fresh], Opening::New { before: Some(3) }),
         (1, vec![(set(3, NONE), true), (set(3, NONE), false), fresh], Opening::No),
-        // Ours, though another was not seen to be over when its writer died.
+        // This division, although its writer died before it observed the end of another.
         (2, vec![(set(2, Some(3)), true), fresh], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, fresh], Opening::New { before: Some(3) }),
-        // Made anew, while others of its division are held.
+        // Recreated while other Leases of its division are held.
         (2, vec![fresh, (set(2, NONE), false)], Opening::New { before: Some(2) }),
         (2, vec![fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![fresh, (set(3, NONE), false), fresh], Opening::No),
@@ -47,7 +47,7 @@ async fn the_first_lease_is_taken_for_another_division_once_all_leases_are_free(
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_look_that_was_started_later_tells_that_another_division_is_over() {
+async fn only_a_later_read_proves_the_end_of_a_division() {
     let begin = Instant::now();
     let taken = begin + Timing::default().retry;
     let now = taken + Timing::default().retry;
@@ -63,14 +63,14 @@ async fn only_a_look_that_was_started_later_tells_that_another_division_is_over(
     };
     assert!(settled(&|_| ()));
     assert!(!settled(&|other| other.looked = None));
-    assert!(!settled(&|other| other.looked(begin)), "an earlier look");
+    assert!(!settled(&|other| other.looked(begin)), "an earlier read");
     assert!(!settled(&|other| other.view.free_from = Some(now + Timing::default().retry)), "held now");
     assert!(
         !settled(&|other| {
             other.view.free_from = Some(now);
             other.looked(taken);
         }),
-        "it expired since that look: its holder may have renewed it since"
+        "it expired after that read: its holder may have renewed it"
     );
     assert!(settled(&|other| {
         *other = place(set(2, NONE), false, now);
@@ -79,19 +79,19 @@ async fn only_a_look_that_was_started_later_tells_that_another_division_is_over(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_division_is_confirmed_by_a_later_look_or_by_holding_it() {
+async fn a_division_is_confirmed_by_a_later_read_or_the_first_lease() {
     let begin = Instant::now();
     let now = begin + Timing::default().retry;
     let mut first = place(set(2, NONE), false, begin);
     assert!(confirmed_in(2, &first, begin, now).is_none());
     first.until = Some(now);
-    assert!(confirmed_in(2, &first, begin, now).is_none(), "ours until a moment ago");
+    assert!(confirmed_in(2, &first, begin, now).is_none(), "held by this process until a moment ago");
     first.until = Some(now + Timing::default().retry);
     assert!(confirmed_in(2, &first, begin, now).is_some());
     first.until = None;
     first.looked(begin);
     assert!(confirmed_in(2, &first, begin, now).is_some());
-    assert!(confirmed_in(2, &first, now, now).is_none(), "an earlier look");
+    assert!(confirmed_in(2, &first, now, now).is_none(), "an earlier read");
     for other in [set(3, NONE), set(2, Some(3)), Division::Fresh] {
         first.division = other;
         first.looked(now);
@@ -99,7 +99,7 @@ async fn a_division_is_confirmed_by_a_later_look_or_by_holding_it() {
     }
 }
 
-/// What two do, each in its order, in all orders of both.
+/// Two processes with fixed steps, in every interleaving.
 fn interleaved<T: Copy>(one: &[T], other: &[T]) -> Vec<Vec<T>> {
     let (Some((first, ones)), Some((second, others))) = (one.split_first(), other.split_first()) else {
         return vec![[one, other].concat()];
@@ -114,22 +114,22 @@ fn interleaved<T: Copy>(one: &[T], other: &[T]) -> Vec<Vec<T>> {
 enum Crossing {
     /// The old one takes the third Lease, which it held before.
     OldTakes,
-    /// And looks at the first.
+    /// It reads the first Lease.
     OldLooks,
-    /// The new one has seen all Leases free, and takes the first.
+    /// The new one has observed all Leases free, and takes the first.
     NewTakes,
-    /// And looks at these.
+    /// It reads these Leases.
     NewLooks(usize),
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_divide_otherwise_and_cross_one_sees_the_other() {
+async fn one_of_two_concurrent_divisions_observes_the_other() {
     use Crossing::{NewLooks, NewTakes, OldLooks, OldTakes};
     let (begin, retry) = (Instant::now(), Timing::default().retry);
     let free = |shards| place(set(shards, NONE), true, begin);
     let (mut old_works, mut new_works) = (0, 0);
     for steps in interleaved(&[OldTakes, OldLooks], &[NewTakes, NewLooks(1), NewLooks(2)]) {
-        // What the Leases say, and who holds the third.
+        // The contents of the Leases, and the holder of the third one.
         let (mut first, mut third_is_held) = (set(3, NONE), false);
         let (mut seen_by_old, mut seen_by_new) = (free(3), [free(3), free(3), free(3)]);
         let (mut old_took, mut new_took) = (None, None);
@@ -167,7 +167,7 @@ async fn of_two_that_divide_otherwise_and_cross_one_sees_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_missing_is_clear_after_a_duration_unless_all_is_new() {
+async fn a_missing_lease_is_clear_after_its_duration() {
     let now = Instant::now();
     let missing = |free| Place { missing: true, ..place(Division::Fresh, free, now) };
     let first = place(Division::Fresh, true, now);
@@ -180,7 +180,7 @@ async fn a_lease_that_is_missing_is_clear_after_a_duration_unless_all_is_new() {
         (3, vec![used.clone(), place(set(2, NONE), true, now), missing(false)], Opening::No),
         (1, vec![used.clone(), missing(false)], Opening::No),
         (1, vec![used, missing(true)], Opening::New { before: Some(2) }),
-        // What the first one has forgotten the second one knows.
+        // The second Lease still states what the first one has lost.
         (1, vec![first.clone(), place(set(3, NONE), true, now)], Opening::No),
         (1, vec![first, place(set(3, NONE), true, now), missing(true)], Opening::New { before: Some(3) }),
     ] {

@@ -8,7 +8,7 @@ fn timing() -> Timing {
     Timing::default()
 }
 
-/// Held by this one, as this replica sees it.
+/// A seat held by `holder`, as observed by this replica.
 fn seen_by(me: &str, seat: &Seat, now: Instant) -> View {
     let ours = seat.holder.as_deref() == Some(me);
     View {
@@ -21,7 +21,7 @@ fn seen_by(me: &str, seat: &Seat, now: Instant) -> View {
     }
 }
 
-/// One seat, as it is.
+/// The state of a seat.
 #[derive(Clone, Debug)]
 struct Seat {
     holder: Option<String>,
@@ -29,7 +29,7 @@ struct Seat {
     wish: Option<(String, Instant)>,
 }
 
-/// Replicas that all see the same, and act one after the other.
+/// Replicas that all observe the same state, and act one after the other.
 struct Model {
     now: Instant,
     seats: Vec<Seat>,
@@ -50,7 +50,7 @@ impl Model {
         act(&Shares { me, timing: timing(), seats: views.iter().collect(), refused: &refused })
     }
 
-    /// This replica does one thing with this seat, if there is one to do.
+    /// Lets this replica act once on this seat, if there is something to do.
     fn act(&mut self, me: &str, at: usize) -> bool {
         let now = self.now;
         let seat = self.seats[at].clone();
@@ -74,7 +74,7 @@ impl Model {
         true
     }
 
-    /// All act in an order that these numbers tell, until nobody does anything any more.
+    /// Lets all replicas act, in an order given by the numbers, until none has anything to do.
     fn settle(&mut self, order: &[usize]) {
         let mut order = order.iter().copied().cycle();
         for _ in 0..100 {
@@ -90,7 +90,7 @@ impl Model {
             }
             self.now += timing().retry / 4;
         }
-        panic!("no end: {:?}", self.seats);
+        panic!("does not converge: {:?}", self.seats);
     }
 
     fn held(&self, name: &str) -> usize {
@@ -107,7 +107,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn shares_are_fair_whatever_the_order_and_no_seat_moves_for_ever(
+    fn shares_become_fair_in_any_order_and_moves_end(
         seats in 1..=12_usize,
         comings in prop::collection::vec((0..5_usize, any::<bool>()), 1..10),
         order in prop::collection::vec(any::<usize>(), 50..60),
@@ -154,7 +154,7 @@ fn shares<'a>(seats: &'a [View], refused: &'a BTreeMap<String, Instant>) -> Shar
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_seat_goes_to_who_has_the_fewest_and_to_others_a_little_later() {
+async fn a_free_seat_goes_first_to_the_replica_with_the_fewest() {
     let (now, nobody) = (Instant::now(), BTreeMap::new());
     let later = now + timing().retry;
     for (holders, due) in
@@ -169,7 +169,7 @@ async fn a_free_seat_goes_to_who_has_the_fewest_and_to_others_a_little_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seat_that_was_given_to_somebody_is_left_to_him_for_a_while() {
+async fn a_released_seat_is_reserved_for_its_new_holder() {
     let (now, nobody) = (Instant::now(), BTreeMap::new());
     let patience = now + 2 * timing().retry;
     for (to, take) in [("me", Take::Now), ("you", Take::From(patience))] {
@@ -182,7 +182,7 @@ async fn a_seat_that_was_given_to_somebody_is_left_to_him_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_two_less_asks_for_as_many_as_make_it_even() {
+async fn a_replica_with_two_fewer_seats_asks_for_its_share() {
     let (now, nobody) = (Instant::now(), BTreeMap::new());
     let asked =
         |holders, refused: &BTreeMap<_, _>| shares(&views::<6>(holders, now), refused).asks(now).len();
@@ -190,14 +190,14 @@ async fn who_has_two_less_asks_for_as_many_as_make_it_even() {
     assert_eq!(asked(["you", "you", "you", "she", "she", "she"], &nobody), 2);
     assert_eq!(asked(["you", "you", "you", "you", "me", "me"], &nobody), 1);
     assert_eq!(asked(["you", "you", "you", "me", "me", "she"], &nobody), 0);
-    assert_eq!(asked(["", "", "", "you", "you", "you"], &nobody), 0, "what is free is enough");
+    assert_eq!(asked(["", "", "", "you", "you", "you"], &nobody), 0, "the free seats are enough");
     let refused = BTreeMap::from([("you".to_owned(), now + timing().retry)]);
     assert_eq!(asked(["you"; 6], &refused), 0);
     assert_eq!(asked(["you", "you", "you", "you", "she", "she"], &refused), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_of_another_is_left_alone_as_long_as_he_may_live() {
+async fn a_seat_requested_by_another_replica_is_not_requested() {
     let (now, nobody) = (Instant::now(), BTreeMap::new());
     let mut seats = views(["you", "you"], now);
     for seat in &mut seats {
@@ -211,7 +211,7 @@ async fn a_wish_of_another_is_left_alone_as_long_as_he_may_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_is_granted_to_who_has_two_less_and_the_fewest_first() {
+async fn a_seat_is_granted_to_replicas_with_two_fewer() {
     let (now, nobody) = (Instant::now(), BTreeMap::new());
     let granted = |holders: [&str; 6], wishes: [&str; 3], later: Duration| {
         let mut seats = views(holders, now);
@@ -234,5 +234,9 @@ async fn a_wish_is_granted_to_who_has_two_less_and_the_fewest_first() {
         [grant(2, "she")]
     );
     assert_eq!(granted(["me", "me", "me", "you", "you", "you"], ["you", "you", "you"], zero), []);
-    assert_eq!(granted(["me"; 6], ["you", "you", "you"], timing().duration), [], "who asked may be dead");
+    assert_eq!(
+        granted(["me"; 6], ["you", "you", "you"], timing().duration),
+        [],
+        "the asking replica may be dead"
+    );
 }

@@ -1,4 +1,4 @@
-//! Replicas that divide the work otherwise, or know nothing of shards.
+//! Replicas with another number of shards, or without support for shards.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The one of them that has the first shard.
+/// The replica that holds the first shard.
 fn first(replicas: &[Replica]) -> usize {
     let has = |replica: &Replica| replica.terms().iter().any(|(shard, _)| *shard == 0);
     replicas.iter().position(has).expect("somebody")
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_knows_nothing_of_shards_has_the_work_alone_after_a_look() {
+async fn a_replica_without_shard_support_works_alone() {
     let server = FakeServer::with_shards(8);
     let mut watcher = Watcher::default();
     let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 8)).into();
@@ -48,7 +48,7 @@ async fn who_knows_nothing_of_shards_has_the_work_alone_after_a_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_only_shard_is_taken_at_once_where_nobody_ever_divided_the_work() {
+async fn a_single_shard_starts_at_once_on_a_new_lease() {
     for server in [FakeServer::with_lease(), FakeServer::with_shards(3)] {
         let replicas = [Replica::start(&server, "a", 1)];
         let took = Watcher::default().until(&replicas, is_fair).await;
@@ -57,7 +57,7 @@ async fn the_only_shard_is_taken_at_once_where_nobody_ever_divided_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_lease_that_was_made_anew_hides_no_other_division() {
+async fn a_recreated_first_lease_hides_no_other_division() {
     for missing in [true, false] {
         let server = FakeServer::with_shards(3);
         server.allow_create();
@@ -65,7 +65,7 @@ async fn a_first_lease_that_was_made_anew_hides_no_other_division() {
         let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 3)).into();
         watcher.until(&replicas, is_fair).await;
         let at = first(&replicas);
-        // Who would take it anew is away, the other one works.
+        // The replica that would recreate it is not reachable; the other one works.
         drop(replicas.remove(at));
         replicas.push(Replica::start(&server, "x", 1));
         server.put((!missing).then(|| json!({ "metadata": { "name": "cloud-adapter" } })));
@@ -82,7 +82,7 @@ async fn a_first_lease_that_was_made_anew_hides_no_other_division() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_from_before_another_division_is_over_though_nobody_took_its_lease() {
+async fn a_new_division_ends_earlier_work() {
     let server = FakeServer::with_shards(3);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 3)];
@@ -95,7 +95,7 @@ async fn work_from_before_another_division_is_over_though_nobody_took_its_lease(
     replicas[1].stop.cancel();
     watcher.pass(&replicas, SECOND).await;
     replicas.pop();
-    assert_eq!(server.lease_of(2)["spec"]["acquireTime"], epoch, "nobody touched it");
+    assert_eq!(server.lease_of(2)["spec"]["acquireTime"], epoch, "no replica wrote it");
     watcher.until(&replicas, is_fair).await;
     for (shard, visit) in visits.iter().enumerate() {
         assert!(!visit.is_valid(), "of shard {shard}");
@@ -104,7 +104,7 @@ async fn work_from_before_another_division_is_over_though_nobody_took_its_lease(
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_goes_on_after_an_outage_in_which_nobody_else_had_a_shard() {
+async fn work_continues_after_an_outage_without_other_holders() {
     let server = FakeServer::with_shards(3);
     let mut watcher = Watcher::default();
     let replicas = vec![Replica::start(&server, "a", 3)];

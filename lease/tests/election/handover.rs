@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use super::{BEGIN, FakeServer, start};
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_given_back_is_taken_within_a_second() {
+async fn a_released_lease_is_taken_within_a_second() {
     let server = FakeServer::with_lease();
     let mut first = start(&server, "first@10.0.0.1:8443");
     assert_eq!(first.leads().await.0, BEGIN);
     let mut second = start(&server, "second@10.0.0.2:8443");
     second.follows(Some("first@10.0.0.1:8443")).await;
-    // Between two of its looks.
+    // Between two of its reads.
     tokio::time::advance(Duration::from_millis(500)).await;
 
     let stopped = Instant::now();
@@ -29,7 +29,7 @@ async fn a_lease_given_back_is_taken_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_watch_it_is_taken_at_the_next_look() {
+async fn without_a_watch_it_is_taken_at_the_next_read() {
     let server = FakeServer::with_lease();
     server.forbid_watch();
     let mut first = start(&server, "first");
@@ -49,13 +49,13 @@ async fn the_lease_of_a_killed_leader_is_taken_once_it_expired() {
     first.leads().await;
     let mut second = start(&server, "second");
     second.follows(Some("first")).await;
-    // Some renewals later.
+    // After some renewals.
     tokio::time::sleep(Duration::from_secs(31)).await;
     let (_, valid_until) = first.leads().await;
     drop(first);
     let killed = Instant::now();
     second.leads().await;
-    assert!(Instant::now() > valid_until, "nobody else may act before");
+    assert!(Instant::now() > valid_until, "no other process may act before");
     assert!(killed.elapsed() <= Duration::from_secs(12), "{:?}", killed.elapsed());
 }
 

@@ -1,5 +1,5 @@
-//! Random histories: networks that lose and delay, replicas that are cut off, stand still, are killed, stopped and started, clocks that
-//! differ, and another number of shards.
+//! Random histories: networks that lose and delay messages; replicas that are disconnected, paused, killed, stopped and started; clocks
+//! that differ; and changes of the number of shards.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-/// So long may a process stand still.
+/// Maximum pause of a process.
 const PAUSE: Duration = Duration::from_secs(25);
-/// So long after that all is fair: what was lost expires, and what was asked for is handed over.
+/// Time after which shares must be fair: what was lost has expired, and requested seats were handed over.
 const SETTLES: Duration = Duration::from_secs(45);
 
 struct History {
@@ -22,12 +22,13 @@ struct History {
     dice: Dice,
     net: Net,
     replicas: Vec<Replica>,
-    /// Those that were told to stop, and may still do it.
+    /// Replicas that are shutting down.
     stopping: Vec<Replica>,
     watcher: Watcher,
     started: u32,
     shards: u16,
-    /// People delete and empty Leases. Then nobody changes the number of shards: both at a time is what decision 9 warns of.
+    /// Leases are deleted and emptied. In these histories the number of shards does not change, because docs/decisions/0009 excludes both
+    /// at a time.
     by_hand: bool,
 }
 
@@ -91,7 +92,7 @@ impl History {
         }
     }
 
-    /// All stop, and replicas of two divisions start.
+    /// All replicas stop, and replicas with two numbers of shards start.
     fn all_at_once(&mut self) {
         for replica in self.replicas.drain(..) {
             replica.stop.cancel();
@@ -104,7 +105,7 @@ impl History {
         self.start();
     }
 
-    /// Work goes on for a while, or for long, in the seats that are ours.
+    /// Does work for a short or a long time in held seats.
     fn work(&mut self, long: bool) {
         let now = Instant::now();
         for replica in self.replicas.iter_mut().chain(&mut self.stopping) {
@@ -140,7 +141,7 @@ impl History {
         }
     }
 
-    /// All of one division, and nothing happens any more.
+    /// All replicas use one number of shards, and there are no more faults.
     fn peace(&mut self) {
         for replica in &mut self.stopping {
             replica.stop.cancel();
@@ -179,7 +180,7 @@ async fn history((seed, by_hand): (u64, bool), replicas: u16, shards: u16, net: 
     for _ in 0..2 {
         history.run(Duration::from_mins(1), true).await;
         history.peace();
-        // Who stood still goes on.
+        // Paused processes continue.
         history.run(PAUSE, false).await;
         let begin = Instant::now();
         while !is_fair(&history.replicas) {
@@ -191,7 +192,7 @@ async fn history((seed, by_hand): (u64, bool), replicas: u16, shards: u16, net: 
         let moves = history.watcher.moves;
         history.run(10 * SECOND, false).await;
         if net.lost == 0 && net.millis < 500 {
-            assert_eq!(history.watcher.moves, moves, "and so it stays");
+            assert_eq!(history.watcher.moves, moves, "and it stays so");
         }
     }
     history.watcher
@@ -201,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: test_support::cases(4), max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_do_two_work_in_one_shard_and_all_is_fair_in_the_end(
+    fn no_two_replicas_work_in_one_shard_and_shares_become_fair(
         seed in any::<(u64, bool)>(),
         replicas in 1..=4_u16,
         shards in 1..=5_u16,
@@ -210,14 +211,14 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
-            // A Lease that was deleted has forgotten: then clocks must not differ by more than it lasts.
+            // A deleted Lease has lost its epoch: then clocks must not differ by more than its duration.
             let skew = if seed.1 { 3 } else { 3600 };
             history(seed, replicas, shards, Net { millis, lost, skew }).await
         });
     }
 }
 
-/// What the histories are for happens in them. Each is another one whenever it runs, since `select!` throws dice of its own.
+/// Checks that the histories contain the events they are meant for. Each run differs, because `select!` has its own randomness.
 #[tokio::test(start_paused = true)]
 async fn histories_change_hands_and_divisions_often() {
     let (mut moves, mut divisions) = (0, 0);

@@ -1,4 +1,4 @@
-//! A replica that is told to stop while work is under way.
+//! A replica that shuts down while work is in progress.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn transitions(server: &FakeServer) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_keeps_only_what_is_under_way_and_takes_nothing() {
+async fn a_leaving_replica_finishes_its_work_and_takes_nothing() {
     let server = FakeServer::with_shards(8);
     let mut watcher = Watcher::default();
     let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 8)).into();
@@ -25,16 +25,16 @@ async fn who_leaves_keeps_only_what_is_under_way_and_takes_nothing() {
     drop(visits);
     replicas[0].leaving.cancel();
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(replicas[0].seats.iter().all(|seat| seat.enter().is_none()), "nothing new is begun");
+    assert!(replicas[0].seats.iter().all(|seat| seat.enter().is_none()), "no new work begins");
     let took = watcher.until(&replicas, |replicas| replicas[1].held() == 7).await;
     assert!(took <= 2 * SECOND + SECOND / 10, "{took:?}");
     watcher.pass(&replicas, Duration::from_mins(1)).await;
-    assert!(visit.is_valid() && replicas[0].held() == 1, "for as long as it takes");
+    assert!(visit.is_valid() && replicas[0].held() == 1, "for as long as the work takes");
     drop(visit);
     let took = watcher.until(&replicas, |replicas| replicas[1].held() == 8).await;
     assert!(took <= 2 * SECOND + SECOND / 10, "{took:?}");
 
-    // Though all is free now.
+    // Although all seats are free now.
     drop(replicas.pop());
     let taken = transitions(&server);
     watcher.pass(&replicas, Duration::from_mins(1)).await;
@@ -44,7 +44,7 @@ async fn who_leaves_keeps_only_what_is_under_way_and_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_release_all_is_given_back_whatever_is_under_way() {
+async fn the_release_ends_all_terms_despite_work_in_progress() {
     let server = FakeServer::with_shards(4);
     let mut watcher = Watcher::default();
     let replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 4)).into();
@@ -60,7 +60,7 @@ async fn at_the_release_all_is_given_back_whatever_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asked_for_a_seat_and_leaves_asks_no_longer() {
+async fn a_leaving_replica_withdraws_its_request() {
     let server = FakeServer::with_shards(2);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 2)];

@@ -1,10 +1,10 @@
-//! Whole electors against a fake API server that knows one Lease.
+//! Electors with a fake API server that has one Lease.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test fails at the first unexpected result"
 )]
 
 mod divisions;
@@ -25,10 +25,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::server::FakeServer;
 
-/// The second in which a fake API server is made.
+/// The second in which a fake API server is created.
 const BEGIN: u64 = 1_800_000_000;
 
-/// A running elector. Dropped, it ends as if killed.
+/// A running elector. Dropping it ends it as if killed.
 struct Running {
     leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
@@ -71,7 +71,7 @@ impl Running {
         }
     }
 
-    /// The first of its terms in a row. It leads.
+    /// The epoch of the first of its consecutive terms. It must lead.
     fn since(&self) -> u64 {
         match &*self.leadership.borrow() {
             Leadership::Leader { since, .. } => *since,

@@ -1,10 +1,10 @@
-//! All that is true of one elector is true of one shard.
+//! Runs the tests of one elector with one shard.
 
 use crate::{BEGIN, FakeServer, server, start_one_shard as start};
 
 #[path = "handover.rs"]
-#[expect(clippy::duplicate_mod, reason = "the same tests, of another elector")]
+#[expect(clippy::duplicate_mod, reason = "the same tests, with another elector")]
 mod handover;
 #[path = "trouble.rs"]
-#[expect(clippy::duplicate_mod, reason = "the same tests, of another elector")]
+#[expect(clippy::duplicate_mod, reason = "the same tests, with another elector")]
 mod trouble;

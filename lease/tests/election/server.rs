@@ -1,4 +1,4 @@
-//! A fake API server under [`kube::Client`] that knows Leases: get, watch, create, merge patch with its version.
+//! A fake API server under [`kube::Client`] that has Leases: get, watch, create, and merge patch with a version.
 
 use std::{
     collections::BTreeMap,
@@ -26,12 +26,12 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const NAME: &str = "cloud-adapter";
 const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// Cloning gives another handle to the same.
+/// Clones are handles of the same server.
 #[derive(Clone)]
 pub(crate) struct FakeServer(Arc<(Mutex<State>, watch::Sender<()>)>);
 
 struct State {
-    /// When it was made.
+    /// Creation time of the server.
     born: Instant,
     leases: BTreeMap<String, Value>,
     /// The version in which a Lease was deleted.
@@ -51,32 +51,32 @@ pub(crate) enum Mood {
     Well,
     /// Connections are refused.
     Away,
-    /// Nothing is ever answered.
+    /// No request is answered.
     Silent,
-    /// Writes are done and not answered.
+    /// Writes are carried out and not answered.
     Forgetful,
-    /// Everything is done, and answered after two seconds.
+    /// All requests are carried out, and answered after two seconds.
     Slow,
 }
 
-/// How long a request is under way, and its answer. `None`: for ever.
+/// Duration of a request, and its answer. `None`: never.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) there: Option<Duration>,
     pub(crate) back: Option<Duration>,
-    /// While this holds, a watch tells nothing.
+    /// While this holds, watches send nothing.
     pub(crate) cut: watch::Receiver<bool>,
 }
 
 impl FakeServer {
-    /// One with a Lease that nobody holds, as the chart makes it.
+    /// A server with a Lease that is not held, as the chart creates it.
     pub(crate) fn with_lease() -> Self {
         let server = Self::empty();
         server.put(Some(json!({ "metadata": { "name": "cloud-adapter" } })));
         server
     }
 
-    /// One with Leases of these shards, as the chart makes them.
+    /// A server with Leases of these shards, as the chart creates them.
     pub(crate) fn with_shards(shards: u16) -> Self {
         let server = Self::with_lease();
         for at in 1..shards {
@@ -86,7 +86,7 @@ impl FakeServer {
         server
     }
 
-    /// One without a Lease, where nobody may create one.
+    /// A server without a Lease, where creating one is forbidden.
     pub(crate) fn empty() -> Self {
         let state = State {
             born: Instant::now(),
@@ -102,7 +102,7 @@ impl FakeServer {
         Self(Arc::new((Mutex::new(state), watch::Sender::new(()))))
     }
 
-    /// A client of it. Must be called inside a tokio runtime.
+    /// A client of it. Must be called in a tokio runtime.
     pub(crate) fn client(&self) -> Client {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
@@ -112,12 +112,12 @@ impl FakeServer {
         Client::new(service, "default")
     }
 
-    /// One whose requests each go their own way.
+    /// A client whose requests run independently.
     pub(crate) fn client_over(&self, way: impl Fn() -> Way + Clone + Send + Sync + 'static) -> Client {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
             let (this, way) = (this.clone(), way());
-            // What is on its way arrives, whether anybody waits for it or not.
+            // A request in flight arrives, whether its caller still waits or not.
             let mut task = JoinSet::new();
             let (answer, answered) = oneshot::channel();
             task.spawn(async move {
@@ -134,7 +134,7 @@ impl FakeServer {
         Client::new(service, "default")
     }
 
-    /// The time of day.
+    /// The current time.
     pub(crate) fn wall(&self) -> Timestamp {
         let second = crate::BEGIN + self.state().born.elapsed().as_secs();
         Timestamp::from_second(second.try_into().expect("in range")).expect("in range")
@@ -158,27 +158,27 @@ impl FakeServer {
         self.state().requests
     }
 
-    /// Writes so far, also those that were refused.
+    /// Writes so far, including refused ones.
     pub(crate) fn writes(&self) -> u64 {
         self.state().writes
     }
 
-    /// The Lease as it is.
+    /// The current Lease.
     pub(crate) fn lease(&self) -> Value {
         self.lease_of(0)
     }
 
-    /// That of a shard.
+    /// The Lease of a shard.
     pub(crate) fn lease_of(&self, shard: u16) -> Value {
         self.state().leases.get(&name_of(shard)).cloned().unwrap_or_default()
     }
 
-    /// Puts the Lease as somebody else would.
+    /// Changes the Lease as another client would.
     pub(crate) fn put(&self, lease: Option<Value>) {
         self.put_of(0, lease);
     }
 
-    /// That of a shard.
+    /// Changes the Lease of a shard.
     pub(crate) fn put_of(&self, shard: u16, lease: Option<Value>) {
         self.state().store(&name_of(shard), lease);
         self.0.1.send_replace(());
@@ -222,7 +222,8 @@ impl FakeServer {
     }
 
     fn watch(&self, query: &str, cut: Option<watch::Receiver<bool>>) -> Result<Answer, BoxError> {
-        let name = query.split("fieldSelector=metadata.name%3D").nth(1).expect("one Lease alone");
+        let name =
+            query.split("fieldSelector=metadata.name%3D").nth(1).expect("a field selector for one Lease");
         let name = name.split('&').next().unwrap_or_default().to_owned();
         if !self.state().may_watch {
             return answer(StatusCode::FORBIDDEN, &refusal(StatusCode::FORBIDDEN));
@@ -291,7 +292,7 @@ impl State {
         }
     }
 
-    /// The change after a version, if there is one to tell.
+    /// The change after a version, if there is one to report.
     fn event_after(&self, name: &str, after: u64) -> Option<(Value, u64)> {
         if self.mood == Mood::Silent {
             return None;
@@ -330,7 +331,7 @@ fn merge(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = json!({});
     }
-    let target = target.as_object_mut().expect("just made one");
+    let target = target.as_object_mut().expect("just created");
     for (key, value) in patch {
         if value.is_null() {
             target.remove(key);

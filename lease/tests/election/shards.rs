@@ -1,4 +1,4 @@
-//! Shares of replicas that start, stop, and die.
+//! Shares of replicas that start, stop, and are killed.
 
 use std::time::Duration;
 
@@ -33,11 +33,11 @@ async fn a_newcomer_is_given_its_share_in_order() {
         replicas.push(Replica::start(&server, name, 8));
         let took = watcher.until(&replicas, is_fair).await;
         assert!(took <= 5 * SECOND, "{name}: {took:?}");
-        assert_eq!(watcher.moves, moves, "{name}: no more than must");
+        assert_eq!(watcher.moves, moves, "{name}: no more moves than necessary");
     }
     let writes = server.writes();
     watcher.pass(&replicas, Duration::from_mins(2)).await;
-    assert_eq!(watcher.moves, 8, "and there it stays");
+    assert_eq!(watcher.moves, 8, "and it stays so");
     let writes = server.writes() - writes;
     assert!(writes <= 8 * 60 + 8, "{writes} writes in two minutes: no more than renewals");
     for shard in 0..8 {
@@ -49,7 +49,7 @@ async fn a_newcomer_is_given_its_share_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_starts_at_the_same_time_shares() {
+async fn replicas_that_start_together_share() {
     let server = FakeServer::with_shards(16);
     let replicas = ["a", "b", "c"].map(|name| Replica::start(&server, name, 16));
     let took = Watcher::default().until(&replicas, is_fair).await;
@@ -57,7 +57,7 @@ async fn who_starts_at_the_same_time_shares() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stopped_replica_had_is_taken_at_once() {
+async fn shards_of_a_stopped_replica_are_taken_at_once() {
     let server = FakeServer::with_shards(9);
     let mut watcher = Watcher::default();
     let mut replicas: Vec<_> = ["a", "b", "c"].map(|name| Replica::start(&server, name, 9)).into();
@@ -72,7 +72,7 @@ async fn what_a_stopped_replica_had_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_replica_had_is_taken_once_it_expired() {
+async fn shards_of_a_killed_replica_are_taken_after_expiry() {
     let server = FakeServer::with_shards(9);
     let mut watcher = Watcher::default();
     let mut replicas: Vec<_> = ["a", "b", "c"].map(|name| Replica::start(&server, name, 9)).into();
@@ -99,7 +99,7 @@ async fn more_replicas_than_shards_stand_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seat_is_handed_over_once_nothing_is_under_way_in_it() {
+async fn a_seat_is_handed_over_once_no_work_is_in_progress() {
     let server = FakeServer::with_shards(2);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 2)];
@@ -108,20 +108,20 @@ async fn a_seat_is_handed_over_once_nothing_is_under_way_in_it() {
     let clones = visits.clone();
     replicas.push(Replica::start(&server, "b", 2));
     watcher.pass(&replicas, 10 * SECOND).await;
-    assert_eq!(replicas[0].held(), 2, "still at work in both");
-    assert!(visits.iter().all(|visit| visit.is_valid()), "and may go on");
+    assert_eq!(replicas[0].held(), 2, "work is in progress in both");
+    assert!(visits.iter().all(|visit| visit.is_valid()), "and may continue");
     let entered: Vec<_> = replicas[0].seats.iter().filter_map(cloud_lease::Seat::enter).collect();
-    assert_eq!(entered.len(), 1, "nothing new is begun in the one that is asked for");
+    assert_eq!(entered.len(), 1, "no new work begins in the requested seat");
     drop((visits, entered));
     watcher.pass(&replicas, SECOND).await;
-    assert_eq!(replicas[0].held(), 2, "a clone is under way");
+    assert_eq!(replicas[0].held(), 2, "a clone of the visit exists");
     drop(clones);
     let took = watcher.until(&replicas, is_fair).await;
     assert!(took <= SECOND, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_without_end_holds_up_a_handover_for_half_a_minute() {
+async fn endless_work_delays_a_handover_by_30_seconds() {
     let server = FakeServer::with_shards(2);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 2)];
@@ -135,7 +135,7 @@ async fn work_without_end_holds_up_a_handover_for_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_and_dies_costs_a_pause() {
+async fn a_request_of_a_killed_replica_costs_a_pause() {
     let server = FakeServer::with_shards(4);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 4)];
@@ -174,7 +174,7 @@ async fn another_number_of_shards_waits_until_all_of_the_old_are_free() {
         let last = all.pop().expect("one");
         last.stop.cancel();
         watcher.pass(&all, 30 * SECOND).await;
-        // The only Lease is free for a moment: of all who would have it then, one is faster.
+        // The only Lease is free for a moment; one of the replicas that want it is faster.
         let passed_on = all[2].held() == usize::from(old) || old == 1 && all[2].held() == 0;
         assert!(passed_on, "{old} to {new}: the other old one");
         let last = all.pop().expect("one");
@@ -189,7 +189,7 @@ async fn another_number_of_shards_waits_until_all_of_the_old_are_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_leases_are_made_where_that_is_allowed() {
+async fn missing_leases_are_created_where_allowed() {
     let server = FakeServer::empty();
     server.allow_create();
     let replicas = ["a", "b"].map(|name| Replica::start(&server, name, 3));
@@ -199,7 +199,7 @@ async fn missing_leases_are_made_where_that_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_shards_as_there_can_be_cost_what_their_leases_cost() {
+async fn the_maximum_of_shards_costs_one_lease_each() {
     let server = FakeServer::with_shards(64);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 64)];

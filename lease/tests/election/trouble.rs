@@ -1,4 +1,4 @@
-//! What goes wrong between an elector and the API server.
+//! Failures between an elector and the API server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{BEGIN, FakeServer, server::Mood, start};
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_gives_up_when_its_time_is_over() {
+async fn a_leader_that_cannot_renew_stops_at_expiry() {
     for mood in [Mood::Away, Mood::Silent] {
         let server = FakeServer::with_lease();
         let mut leader = start(&server, "first");
@@ -18,14 +18,14 @@ async fn a_leader_that_cannot_renew_gives_up_when_its_time_is_over() {
         let (_, valid_until) = leader.leads().await;
         server.mood(mood);
         leader.follows(Some("first")).await;
-        // A call under way is waited for; who acts compares with `valid_until` itself.
+        // A request in flight is awaited; code that acts as leader compares `valid_until` itself.
         let late = Instant::now().saturating_duration_since(valid_until);
         assert!(late <= Duration::from_secs(3), "{late:?}");
 
         server.mood(Mood::Well);
         let (epoch, _) = leader.leads().await;
-        assert!(epoch > BEGIN, "a term of its own");
-        assert_eq!(leader.since(), BEGIN, "nobody else had one");
+        assert!(epoch > BEGIN, "a separate term");
+        assert_eq!(leader.since(), BEGIN, "no other process had a term");
     }
 }
 
@@ -43,7 +43,7 @@ async fn a_slow_api_server_has_a_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquisition_whose_answer_is_lost_is_known_as_our_own() {
+async fn an_acquisition_with_a_lost_answer_is_recognised() {
     let server = FakeServer::with_lease();
     let mut leader = start(&server, "first");
     leader.leads().await;
@@ -56,12 +56,13 @@ async fn an_acquisition_whose_answer_is_lost_is_known_as_our_own() {
         }
     })
     .await
-    .expect("it takes the lease again");
+    .expect("it acquires the lease again");
     server.mood(Mood::Well);
-    assert!(leader.leads().await.0 > BEGIN, "a term of its own");
-    assert_eq!(leader.since(), BEGIN, "nobody else had one");
+    assert!(leader.leads().await.0 > BEGIN, "a separate term");
+    assert_eq!(leader.since(), BEGIN, "no other process had a term");
 }
 
+// Behaviour: P10
 #[tokio::test(start_paused = true)]
 async fn a_restored_lease_gives_no_epoch_twice() {
     let server = FakeServer::with_lease();
@@ -87,7 +88,7 @@ async fn a_restored_lease_gives_no_epoch_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_deleted_or_emptied_by_hand_stays_with_who_leads() {
+async fn a_lease_deleted_or_emptied_by_hand_stays_with_its_leader() {
     for deleted in [true, false] {
         let server = FakeServer::with_lease();
         server.allow_create();
@@ -98,8 +99,8 @@ async fn a_lease_deleted_or_emptied_by_hand_stays_with_who_leads() {
         server.put((!deleted).then_some(lease));
         let mut second = start(&server, "second");
         second.follows(Some("first")).await;
-        assert!(first.leads().await.0 > BEGIN, "a term of its own");
-        assert_eq!(first.since(), BEGIN, "nobody else had one");
+        assert!(first.leads().await.0 > BEGIN, "a separate term");
+        assert_eq!(first.since(), BEGIN, "no other process had a term");
     }
 }
 
@@ -128,7 +129,7 @@ async fn a_missing_lease_is_created_only_where_that_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_somebody_else_takes_stops_at_its_next_renewal() {
+async fn a_leader_stops_when_its_lease_is_taken() {
     let server = FakeServer::with_lease();
     let mut leader = start(&server, "first");
     leader.leads().await;

@@ -1,4 +1,4 @@
-//! Replicas that share out shards, and what may happen to them.
+//! Replicas that share shards, and their faults.
 
 use std::{
     collections::BTreeMap,
@@ -26,22 +26,22 @@ use crate::{FakeServer, server::Way, settings};
 /// The network of a replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Net {
-    /// The slowest way of a request, or of its answer, in milliseconds.
+    /// Maximum delay of a request or an answer, in milliseconds.
     pub(crate) millis: u64,
-    /// Of a thousand requests so many are lost, and as many answers.
+    /// Per mille of requests, and of answers, that are lost.
     pub(crate) lost: u64,
-    /// By so many seconds wall clocks differ from the server's.
+    /// Maximum difference of wall clocks from the server's, in seconds.
     pub(crate) skew: u64,
 }
 
-/// A running replica. Dropped, it is killed.
+/// A running replica. Dropping it kills it.
 pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) shards: u16,
     pub(crate) seats: Vec<Seat>,
-    /// Tells it to give back what nothing is under way in.
+    /// Makes it release each Lease as soon as no work is in progress in its shard.
     pub(crate) leaving: CancellationToken,
-    /// Tells it to give back all, and to end.
+    /// Makes it release all Leases, and end.
     pub(crate) stop: CancellationToken,
     /// Works in seats.
     pub(crate) visits: Vec<Work>,
@@ -50,7 +50,7 @@ pub(crate) struct Replica {
     pub(crate) task: JoinSet<()>,
 }
 
-/// A piece of work.
+/// A unit of work.
 pub(crate) struct Work {
     pub(crate) shard: usize,
     pub(crate) began: Instant,
@@ -58,7 +58,7 @@ pub(crate) struct Work {
     pub(crate) visit: Visit,
 }
 
-/// Random numbers that a seed tells.
+/// Random numbers from a seed.
 #[derive(Clone)]
 pub(crate) struct Dice(Arc<AtomicU64>);
 
@@ -93,7 +93,7 @@ impl Replica {
             };
             Way { there: way(), back: way(), cut: is_cut.clone() }
         });
-        // By seconds, both ways.
+        // In both directions, in seconds.
         let skew = i64::try_from(dice.below(2 * net.skew + 1)).expect("fits");
         let skew = skew - i64::try_from(net.skew).expect("fits");
         let wall = server.wall() + SignedDuration::from_secs(skew);
@@ -107,7 +107,7 @@ impl Replica {
         Self { name: name.to_owned(), shards, seats, leaving, stop, visits: Vec::new(), cut, frozen, task }
     }
 
-    /// Nothing of it proceeds until then, and then it does not know.
+    /// Pauses it until then, without its noticing.
     pub(crate) fn freeze(&self, until: Instant) {
         *self.frozen.lock().expect("not poisoned") = until;
     }
@@ -136,21 +136,21 @@ impl Replica {
     }
 }
 
-/// Checks, for as long as it sees them, that no two replicas work in one shard, nor by two divisions.
+/// Checks continuously that no two replicas work in one shard, nor with different numbers of shards.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    /// The last term of each shard's Lease, and whose it was.
+    /// The last term of each shard's Lease, and its holder.
     terms: BTreeMap<usize, (u64, String)>,
-    /// When each replica relied on each shard last.
+    /// When each replica last relied on each shard.
     relied: BTreeMap<(usize, String), Instant>,
-    /// When anybody worked by each division last.
+    /// When each number of shards was last used for work.
     divided: BTreeMap<u16, Instant>,
-    /// Leases were deleted: clocks that differ by more than a duration may then give an epoch twice, or a lesser one.
+    /// Whether Leases were deleted: then clocks that differ by more than a duration may cause a repeated or lower epoch.
     pub(crate) forgets: bool,
     division: u16,
-    /// How often a shard came to another replica.
+    /// How often a shard moved to another replica.
     pub(crate) moves: u64,
-    /// How often the work was divided anew.
+    /// How often the number of shards changed.
     pub(crate) divisions: u64,
 }
 
@@ -184,7 +184,7 @@ impl Watcher {
         }
     }
 
-    /// Nobody else worked on the same since it began, and it is in the term that its replica relies on.
+    /// Checks that no other replica worked on the shard since the work began, and that the work is in the term that its replica relies on.
     fn check_work(&self, replica: &Replica, work: &Work) {
         let Work { shard, began, visit, .. } = work;
         let name = &replica.name;
@@ -197,10 +197,10 @@ impl Watcher {
             assert!(!meanwhile, "{division} shards were in force while {name} worked in {shard}");
         }
         let term = (*shard, visit.epoch());
-        assert!(replica.terms().contains(&term), "{name}: a visit outside of all terms");
+        assert!(replica.terms().contains(&term), "{name}: a visit without a term");
     }
 
-    /// Checks for so long.
+    /// Checks for this long.
     pub(crate) async fn pass(&mut self, replicas: &[Replica], time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -209,12 +209,12 @@ impl Watcher {
         }
     }
 
-    /// Waits until this is so, and says how long it took.
+    /// Waits until the condition holds; returns how long it took.
     pub(crate) async fn until(&mut self, replicas: &[Replica], so: impl Fn(&[Replica]) -> bool) -> Duration {
         let begin = Instant::now();
         while !so(replicas) {
             let held: Vec<_> = replicas.iter().map(|replica| (&replica.name, replica.terms())).collect();
-            assert!(begin.elapsed() < Duration::from_mins(5), "it never comes to that: {held:?}");
+            assert!(begin.elapsed() < Duration::from_mins(5), "timed out waiting: {held:?}");
             self.pass(replicas, Duration::from_millis(20)).await;
         }
         begin.elapsed()
@@ -229,7 +229,7 @@ pub(crate) fn is_fair(replicas: &[Replica]) -> bool {
     held.iter().sum::<usize>() == shards && most - fewest <= 1
 }
 
-/// A process that can be stopped as by SIGSTOP.
+/// A process that can be paused as by SIGSTOP.
 struct Freezable {
     inner: Pin<Box<dyn Future<Output = ()> + Send>>,
     until: Arc<Mutex<Instant>>,

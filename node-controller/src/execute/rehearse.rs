@@ -1,4 +1,4 @@
-//! What would be written to a node, and is not. Nothing is asked for it: what there is to know stands in the mirrors.
+//! Dry run: what the controller would write to a node. It needs no request: the caches hold all that is needed.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::{
     reconcile::Reconciler,
 };
 
-/// Looks at nodes as the workers do.
+/// Plans for nodes as the workers do.
 pub(crate) struct Rehearsals {
     pub(crate) reconciler: Arc<Reconciler>,
-    /// Of nodes that may have to go.
+    /// Nodes that may be deleted.
     pub(crate) ends: Ledger,
-    /// Of nodes whose machines are switched off, or are not any more.
+    /// Nodes whose shutdown taint would change.
     pub(crate) taints: Ledger,
 }
 
@@ -41,7 +41,7 @@ impl Rehearsals {
     }
 
     fn of_node(&self, node: &Node) -> Rehearsal {
-        // What was written a moment ago is not to be written again.
+        // The last write is not planned again while the cache lags behind it.
         if self.reconciler.executor.is_ahead_of(node) {
             return Rehearsal::default();
         }

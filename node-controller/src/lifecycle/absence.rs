@@ -1,7 +1,7 @@
-//! What the cloud said about machines that may be gone, and whether it is a proof. Pure, every time is an argument.
+//! The cloud's answers about instances that may be gone, and whether they prove it. Pure: every time is an argument.
 //!
-//! One word is none: the second has to come some time after the first, about the same node and machine, seen later by the vendor, and
-//! with no other word in between. A proof is worth something for a while only; for as long as it is needed it is renewed.
+//! A single answer proves nothing. The second must come a minimum time later, about the same node and instance, be observed later by the
+//! vendor, and no other answer may come in between. A proof expires; while it is needed, it is renewed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,19 +15,19 @@ use tokio::time::Instant;
 
 use crate::plan::Node;
 
-/// A word that is older counts as never said.
+/// Older answers are ignored.
 const KEEP: Duration = Duration::from_mins(10);
-/// A proof that nobody could act upon yet is renewed before that.
+/// A proof on which the controller could not act yet is renewed after this time.
 const RENEW: Duration = Duration::from_mins(5);
-/// What another cloud has is asked about again in case somebody changed the adapter's region.
+/// Instances of another cloud are asked about again after this time, in case the adapter's region was changed.
 const FOREIGN: Duration = Duration::from_hours(1);
-/// A node that was deleted and is still there.
+/// Pause for a node that was deleted and is still in the cache.
 const LINGER: Duration = Duration::from_mins(1);
-/// Whatever else the cloud says: it is asked again, less and less often; and as if for the first time when its listing ceases to show
-/// the machine, for then it has news.
+/// After any other answer the cloud is asked again with backoff. The backoff starts again when the cloud's listing ceases to show the
+/// instance, since the answer may then have changed.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
-/// A node and its machine: a node made anew under the name is another one.
+/// A node and its instance. A node that was recreated under the name has another UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
     pub(super) uid: String,
@@ -35,60 +35,60 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// `None`: the node names no machine.
+    /// Returns `None` if the node has no provider ID.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let provider_id = node.provider_id.clone()?;
         Some(Self { uid: node.uid.clone(), provider_id })
     }
 }
 
-/// Whether the mirror of the cloud shows the machine, which may be about to end.
+/// Whether the cache shows the instance, which may be ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Yes,
     No,
 }
 
-/// What the cloud answers about a machine.
+/// The cloud's answer about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// With evidence, which was seen then, on the adapter's clock.
+    /// Gone, with evidence observed at this time of the adapter's clock.
     Gone { observed: Timestamp },
-    /// It is there, perhaps switched off.
+    /// It exists, and may be switched off.
     Exists { stopped: bool },
-    /// It is not shown, which proves nothing.
+    /// The cloud does not show it, which proves nothing.
     NotVisible,
     /// It belongs to another cloud or region.
     Foreign,
-    /// The cloud cannot tell.
+    /// The cloud returned an error.
     Failed { error: String, retry_after: Option<Duration> },
 }
 
-/// What is known from the answers so far.
+/// The conclusion from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nobody has asked.
+    /// No answer yet.
     Nothing,
-    /// The cloud could not tell.
+    /// The cloud returned an error.
     Failed {
-        /// Why, in the adapter's words.
+        /// The adapter's error text.
         error: String,
-        /// It could not the last time either.
+        /// The answer before was an error, too.
         repeated: bool,
     },
-    /// It is there.
+    /// It exists.
     Exists { stopped: bool },
-    /// It is not shown.
+    /// The cloud does not show it.
     NotVisible,
-    /// It is somebody else's.
+    /// It belongs to another cloud or region.
     Foreign,
-    /// It is gone.
+    /// The cloud says that it is gone.
     Gone {
-        /// When that was heard last.
+        /// Time of the last such answer.
         last: Instant,
-        /// When it was seen, on the adapter's clock.
+        /// Time of the observation on the adapter's clock.
         observed: Timestamp,
-        /// It was said twice, far enough apart.
+        /// The cloud gave the answer twice, far enough apart.
         confirmed: bool,
     },
     /// Its node was deleted.
@@ -98,23 +98,23 @@ pub(super) enum Heard {
 #[derive(Debug)]
 struct Case {
     heard: Heard,
-    /// When to ask.
+    /// When to ask the cloud.
     due: Instant,
-    /// The cloud does not want to be asked before.
+    /// The cloud's retry delay ends at this time.
     peace: Instant,
     shown: Shown,
-    /// Answers in a row that were no proof.
+    /// Number of consecutive answers that were no proof.
     fruitless: u32,
     /// The cloud did not show it, and could not prove that it is gone.
     unproven: bool,
 }
 
-/// What was heard about whom.
+/// The answers about each node.
 #[derive(Debug)]
 pub(super) struct Ledger {
     confirm_after: Duration,
     cases: BTreeMap<Subject, Case>,
-    /// Whom the brake held, and of whom there was no sign of life since. That nothing is known of them any more is none.
+    /// The nodes that the brake held and that have shown no sign of life since. Missing knowledge is not a sign of life.
     held: BTreeSet<Subject>,
 }
 
@@ -123,7 +123,7 @@ impl Ledger {
         Self { confirm_after, cases: BTreeMap::new(), held: BTreeSet::new() }
     }
 
-    /// Everybody else is forgotten: a node that was ready in between, or whose machine was seen, begins anew.
+    /// Forgets all other nodes: a node that was ready in between, or whose instance was seen, starts again.
     pub(super) fn keep<'a>(&mut self, subjects: impl Iterator<Item = (&'a Subject, Shown)>, now: Instant) {
         let mut before = mem::take(&mut self.cases);
         for (subject, shown) in subjects {
@@ -133,38 +133,38 @@ impl Ledger {
         }
     }
 
-    /// A sign of life. They begin anew, and what they wait for is not heard any more.
+    /// Handles a sign of life: forgets the answers about these nodes and ignores requests that are under way.
     pub(super) fn forget(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.cases.retain(|subject, _| !whom(subject));
         self.release(whom);
     }
 
-    /// The brake held them.
+    /// Marks nodes as held by the brake.
     pub(super) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
         self.held.extend(subjects);
     }
 
-    /// They are not held any more.
+    /// Ends the hold of nodes.
     pub(super) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.held.retain(|subject| !whom(subject));
     }
 
-    /// Whom the brake held.
+    /// Returns the nodes that the brake holds.
     pub(super) fn held(&self) -> BTreeSet<Subject> {
         self.held.clone()
     }
 
-    /// About whom the cloud is to be asked now.
+    /// Returns the nodes about which the cloud is to be asked now.
     pub(super) fn due(&self, now: Instant) -> Vec<Subject> {
         self.cases.iter().filter(|(_, case)| case.due <= now).map(|(subject, _)| subject.clone()).collect()
     }
 
-    /// Whether the cloud could not prove of one of them that it is gone. It needs others of the cluster for that, each time.
+    /// Whether the cloud failed to prove an absence for any of them: such requests need witnesses.
     pub(super) fn lacks_proof(&self, subjects: &[Subject]) -> bool {
         subjects.iter().filter_map(|subject| self.cases.get(subject)).any(|case| case.unproven)
     }
 
-    /// Notes an answer to a question that was asked at `asked`.
+    /// Records an answer to a request that was sent at `asked`.
     pub(super) fn hear(&mut self, subject: &Subject, answer: &Answer, asked: Instant, now: Instant) {
         let confirm_after = self.confirm_after;
         if matches!(answer, Answer::Exists { .. }) {
@@ -188,7 +188,7 @@ impl Ledger {
         case.due = case.peace.max(now + BACKOFF.pause(case.fruitless));
     }
 
-    /// The node was deleted. While it is still there nothing is done about it for a moment: the mirror may lag.
+    /// Records the deletion of a node. The cache may lag and still show the node: it is left alone for a while.
     pub(super) fn deleted(&mut self, subject: &Subject, now: Instant) {
         if let Some(case) = self.cases.get_mut(subject) {
             *case = Case { heard: Heard::Deleted, due: now + LINGER, ..Case::new(case.shown, now) };
@@ -199,7 +199,7 @@ impl Ledger {
         self.cases.get(subject).map(|case| &case.heard)
     }
 
-    /// Whether the machine is proven to be gone.
+    /// Whether the instance is proven to be gone.
     pub(super) fn is_proven(&self, subject: &Subject, now: Instant) -> bool {
         match self.heard(subject) {
             Some(Heard::Gone { last, confirmed: true, .. }) => now.duration_since(*last) < KEEP,
@@ -213,7 +213,7 @@ impl Case {
         Self { heard: Heard::Nothing, due: now, peace: now, shown, fruitless: 0, unproven: false }
     }
 
-    /// What was answered while the machine was listed says nothing of how soon the next answer is another one.
+    /// The backoff for answers from before the listing lost the instance does not apply to the answers after it.
     fn is_shown(&mut self, shown: Shown, now: Instant) {
         let ceases = (self.shown, shown) == (Shown::Yes, Shown::No);
         if ceases && self.fruitless > 0 {
@@ -226,12 +226,12 @@ impl Case {
     fn gone(&mut self, observed: Timestamp, (asked, now): (Instant, Instant), confirm_after: Duration) {
         self.fruitless = 0;
         let (confirmed, last) = match self.heard {
-            // An answer from a cache, or from a clock that went back: it is the first word, at best.
+            // The answer is from a cache, or the clock went back: it counts as a first answer at best.
             Heard::Gone { observed: before, .. } if observed <= before => (false, now),
             Heard::Gone { last, .. } if now.duration_since(last) >= KEEP => (false, now),
             Heard::Gone { confirmed: true, .. } => (true, now),
             Heard::Gone { last, .. } if asked.saturating_duration_since(last) >= confirm_after => (true, now),
-            // Too soon: the first word still counts from when it came.
+            // Too soon to confirm: the time of the first answer is kept.
             Heard::Gone { last, .. } => (false, last),
             Heard::Nothing
             | Heard::Failed { .. }

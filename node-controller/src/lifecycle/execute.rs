@@ -1,7 +1,7 @@
-//! The writes: the shutdown taint, and the deletion. Before each the node is read once more, live.
+//! Writes the shutdown taint and deletes nodes. Before each write it reads the node from the API server.
 //!
-//! What the mirror shows is a moment old, and here that counts: a node that has become ready again is neither tainted nor deleted,
-//! and one that was made anew under the name is another node.
+//! The cache lags behind, and these writes must not rely on it: a node that is ready again is neither tainted nor deleted, and a node that
+//! was recreated under the same name is another node.
 
 use std::time::Duration;
 
@@ -24,21 +24,21 @@ use tracing::{debug, info, warn};
 use super::{notices, plan::Change};
 use crate::{events::about, execute::patch_params, mirror::NO_SCHEDULE, plan::Node};
 
-/// Somebody else may write the same node in the same moment.
+/// Number of attempts: another client may write the same node at the same moment.
 const TRIES: u32 = 5;
-/// Between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// How a deletion ended.
+/// Outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The node is gone, or held by a finalizer of somebody.
+    /// The node is deleted, or waits for a finalizer of another controller.
     Deleted,
-    /// It is not the node that it was any more: it is looked at anew.
+    /// The node was recreated or is ready again: the next pass decides.
     Stale,
     /// The API server refused.
     Failed,
-    /// The API server did not answer, or says that it failed.
+    /// The API server did not answer, or answered with a server error.
     Unknown,
 }
 
@@ -53,8 +53,8 @@ impl Ended {
         }
     }
 
-    /// After an error. What was held was never sent; what was not answered may have been done, and so may what a server, or a proxy
-    /// before it, gave up on.
+    /// Classifies an error. A held request was never sent. A request without an answer may have been executed, and so may one for which a
+    /// server, or a proxy before it, returned a server error.
     fn without_success(error: &kube_api::Error) -> Self {
         match (error, error.status()) {
             (kube_api::Error::Held(Held::NotLeading | Held::DryRun), _) => Self::Failed,
@@ -63,7 +63,7 @@ impl Ended {
         }
     }
 
-    /// Whether it counts for the brake.
+    /// Whether the brake counts it.
     pub(super) fn may_have_gone(self) -> bool {
         matches!(self, Self::Deleted | Self::Unknown)
     }
@@ -80,15 +80,15 @@ impl Executor {
         Self { api: Api::all(process.kube.clone()), adapter: process.adapter.clone() }
     }
 
-    /// Adds or removes the taint, unless the node has become another one, has changed its mind, or has it so already.
+    /// Adds or removes the taint, unless the node was recreated, its readiness has changed, or the taint is already as planned.
     ///
-    /// Cost: one read and one write, with each conflict once more, at most five times.
+    /// Cost: one read and one write; after each conflict both are repeated, at most five times.
     pub(super) async fn taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
         let mut tries = 1;
         loop {
             match self.try_taint(node, change).await {
                 Err(error) if error.is_stale() && tries < TRIES => {
-                    debug!(%error, "Somebody else wrote first");
+                    debug!(%error, "Conflict with another client's write of the node");
                 }
                 Err(error) if error.is_not_found() => return Ok(()),
                 ended => return ended,
@@ -102,7 +102,7 @@ impl Executor {
         let live = within(self.api.get(&node.name)).await?;
         let wanted = change == Change::Add;
         let has = has_taint_with(&live, SHUTDOWN, NO_SCHEDULE);
-        // Ready nodes lose it, others get it: what has changed its mind is for the next pass.
+        // Only ready nodes lose the taint, only others get it: if readiness has changed, the next pass decides.
         if !is_same(&live, node) || is_ready(&live) == wanted || has == wanted {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Executor {
             let (key, effect) = (SHUTDOWN.to_owned(), NO_SCHEDULE.to_owned());
             wanted_taints.push(core::Taint { key, effect, ..core::Taint::default() });
         }
-        // Taints are one list: the version guards those that somebody adds meanwhile.
+        // The taints are one list: the resource version guards taints that another client adds.
         let patch = json!({
             "metadata": { "uid": node.uid, "resourceVersion": live.metadata.resource_version },
             "spec": { "taints": wanted_taints },
@@ -123,20 +123,20 @@ impl Executor {
         Ok(())
     }
 
-    /// Deletes the node, if it is still the one and still not ready, and tells of it.
+    /// Deletes the node if it is still the same node and still not ready, and emits the Event.
     ///
     /// Cost: one read and one write.
     pub(super) async fn delete(&self, node: &Node, recorder: &Recorder) -> Ended {
-        // What is gone in another part of the cloud was never there.
+        // An instance that is missing in another scope of the cloud was never there.
         if let Err(refusal) = self.adapter.may_change() {
-            debug!(node = node.name, %refusal, "Does not delete a node");
+            debug!(node = node.name, %refusal, "Node is not deleted");
             return Ended::Failed;
         }
         let live = match within(self.api.get(&node.name)).await {
             Ok(live) => live,
             Err(error) if error.is_not_found() => return Ended::Stale,
             Err(error) => {
-                warn!(node = node.name, %error, "Cannot look at a node that is to be deleted, tries again");
+                warn!(node = node.name, %error, "Cannot read a node that is to be deleted, retrying");
                 return Ended::Failed;
             }
         };
@@ -157,13 +157,14 @@ impl Executor {
                 info!(
                     node = node.name,
                     provider_id = node.provider_id,
-                    "Deleted the node: its machine is gone"
+                    "Deleted the node: its instance is gone"
                 );
                 Ended::Deleted
             }
             Err(error) if error.is_not_found() => Ended::Deleted,
             Err(error) if error.is_stale() => {
-                debug!(node = node.name, %error, "The node has changed, looks again");
+                debug!(node = node.name, %error, "The node has changed since it was planned for \
+                                                  deletion, checking again");
                 Ended::Stale
             }
             Err(error) => {
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_and_not_refused_may_have_been_done() {
+    fn request_that_was_sent_and_not_refused_may_have_been_executed() {
         let refused = |code| kube_api::Error::Refused(Box::new(Status::failure("no", "No").with_code(code)));
         let cases = [
             (kube_api::Error::Held(Held::NotLeading), Ended::Failed),

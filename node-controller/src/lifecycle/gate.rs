@@ -1,9 +1,10 @@
-//! The brake, and whom it has let go. Pure, every time is an argument.
+//! The deletion brake, and the deletions that it has allowed. Pure: every time is an argument.
 //!
-//! A deletion that was not answered may have been done, so it counts; once, however often it is tried again, and from the last try on.
+//! A deletion without an answer may have been executed, so the brake counts it: once per node, however often it is retried, from the last
+//! attempt on.
 //!
-//! Whom the brake has held counts for as long as there is no sign of life, whether the proof lasts or not: a cloud that says of four
-//! that they are gone, and then of three and an error, has not taken back what made the brake trip.
+//! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. A cloud that reports
+//! four instances as gone, and then only three and an error, has not revoked what tripped the brake.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,30 +16,30 @@ use tokio::time::Instant;
 
 use crate::plan::Node;
 
-/// Before all deletions.
+/// Decides which deletions may proceed.
 #[derive(Debug)]
 pub(super) struct Gate {
     brake: Brake,
-    /// By UID, when those last went, or may have gone, that the brake counts.
+    /// Last attempt to delete each node that the brake counts, by UID. The nodes may be gone or not.
     counted: BTreeMap<String, Instant>,
 }
 
-/// Whom the gate judges.
+/// The nodes that the gate judges.
 #[derive(Debug)]
 pub(super) struct Crowd {
-    /// Proven to be gone.
+    /// Their instances are proven to be gone.
     pub(super) proven: Vec<Arc<Node>>,
-    /// Held before, with no sign of life since. They may be proven, or not any more.
+    /// Held before, with no sign of life since. Their proof may have expired.
     pub(super) held: Vec<Arc<Node>>,
-    /// All that there are, these among them.
+    /// All nodes that count for the brake's percentage, including the proven and the held ones.
     pub(super) present: Vec<Arc<Node>>,
 }
 
-/// Who goes now, and who does not.
+/// Which nodes are deleted now, and which are held.
 #[derive(Debug)]
 pub(super) struct Judgement {
     pub(super) going: Vec<Arc<Node>>,
-    /// They stay for as long as the verdict says.
+    /// Not deleted for as long as the verdict says.
     pub(super) held: Vec<Arc<Node>>,
     pub(super) verdict: Verdict,
 }
@@ -56,13 +57,13 @@ impl Gate {
         self.brake.limits()
     }
 
-    /// Judges those that are proven to be gone. Whom somebody let through goes in any case and does not count, and neither does
-    /// another try.
+    /// Judges the nodes that are proven to be gone. Nodes that a user or the autoscaler released from the brake are always deleted and do
+    /// not count, and neither do retries.
     pub(super) fn judge(&mut self, crowd: Crowd, now: Instant) -> Judgement {
         let window = self.brake.limits().window;
         self.counted.retain(|_, at| now.duration_since(*at) < window);
         let is_counted = |node: &Arc<Node>| self.counted.contains_key(&node.uid);
-        // The brake adds those that it has counted, of which some may be there still: tried in vain, or held by a finalizer.
+        // The brake adds the nodes that it has counted; some of them may still exist, after a failed attempt or with a finalizer.
         let n_nodes = crowd.present.iter().filter(|node| !is_counted(node)).count();
         let (again, new): (Vec<_>, Vec<_>) = crowd.proven.into_iter().partition(is_counted);
         let (let_go, asking): (Vec<_>, Vec<_>) = new.into_iter().partition(|node| node.life.let_go);
@@ -79,7 +80,7 @@ impl Gate {
         }
     }
 
-    /// The node went, or may have gone.
+    /// Records that the node was deleted, or may have been.
     pub(super) fn went(&mut self, node: &Node, now: Instant) {
         if node.life.let_go {
             return;

@@ -1,4 +1,4 @@
-//! What is counted about the end of nodes.
+//! Metrics of the shutdown taint and the deletion of nodes.
 
 use controller_core::{brake::Verdict, start::Process};
 use prometheus_client::{
@@ -25,11 +25,12 @@ impl Metrics {
         let metrics =
             Self { deletions: Family::default(), held: Gauge::default(), tripped: Gauge::default() };
         let registry = process.metrics();
-        let help = "Nodes whose machines are gone, by what became of their deletion";
+        let help = "Nodes whose instances are gone, by the outcome of their deletion";
         registry.register("node_deletions", help, metrics.deletions.clone());
-        let help = "Nodes whose machines are gone and that the brake keeps from being deleted";
+        let help = "Nodes whose instances are gone and that the deletion brake holds";
         registry.register("node_deletions_held", help, metrics.held.clone());
-        let help = "Whether more nodes are to be deleted than the brake lets go: 1, and else 0";
+        let help =
+            "Whether the deletion brake holds nodes because more would be deleted than it allows: 1 or 0";
         registry.register("node_deletion_brake_tripped", help, metrics.tripped.clone());
         metrics
     }
@@ -38,7 +39,7 @@ impl Metrics {
         self.deletions.get_or_create(&Labels { outcome: ended.word() }).inc();
     }
 
-    /// What the brake says about so many.
+    /// Sets the metrics for the brake's verdict on this many nodes.
     pub(super) fn held(&self, verdict: Verdict, n_nodes: usize) {
         let held = if verdict == Verdict::Go { 0 } else { n_nodes };
         self.held.set(i64::try_from(held).unwrap_or(i64::MAX));
@@ -58,7 +59,7 @@ mod tests {
     use crate::NAMES;
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_brake_holds_can_be_seen() {
+    async fn held_nodes_are_in_the_metrics() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
         let metrics = Metrics::register(&mut process);
         let shows = |line: &str| {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_this_controller_shows_is_in_the_reference() {
+    async fn metrics_are_in_the_reference() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
         Metrics::register(&mut process).ended(Ended::Deleted);
         let nodes = Mirror::new("nodes", process.clock);

@@ -1,7 +1,7 @@
-//! What people read about the end of nodes.
+//! The Events about the end of nodes.
 //!
-//! Why a node stays is found anew in each pass, every few seconds; it is told when it begins, and again each hour while it lasts,
-//! which is how long Events are kept. That a node is of another cloud is told once.
+//! Each pass, every few seconds, finds again why a node stays. An Event is emitted when the condition begins, and re-emitted each hour
+//! while it lasts, since Events are kept for an hour. That a node belongs to another cloud is reported once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,40 +24,41 @@ use super::plan::Change;
 use crate::{events::about, plan::Node};
 
 const ACTION: &str = "Delete";
-/// What lasts is told again after this time.
+/// Interval after which an Event is re-emitted while its condition lasts.
 const REMIND: Duration = Duration::from_hours(1);
-/// The cloud cannot tell. It comes and goes with each error; errors with the same gist are one story.
+/// The cloud returned an error. Errors come and go; those with the same gist count as one condition.
 const FAILED: &str = "CloudProviderFailed";
-/// The brake holds.
+/// The brake has tripped.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
-/// It is so for as long as the node lives, and may be meant: said once.
+/// Emitted once per process: it lasts as long as the node, and may be intended.
 const ANOTHER: &str = "InstanceOfAnotherCloud";
-/// What is planned for a node that is proven to have no machine any more.
-pub(crate) const GOES: &str = "delete the node: its machine is gone";
-/// So many nodes are named in a notice about all of them.
+/// The plan for a node whose instance is proven to be gone.
+pub(crate) const GOES: &str = "delete the node: its instance is gone";
+/// Number of nodes that a notice about all of them lists by name.
 const NAMED: usize = 10;
 
-/// The node is about to be deleted. Words and reason are those of the classic cloud controller manager.
+/// The controller is about to delete the node. The note and the reason are those of the former cloud controller manager.
 pub(super) fn deleting(node: &Node) -> Notice {
     let note = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
     Notice { kind: Kind::Normal, reason: "DeletingNode", action: ACTION, note }
 }
 
-/// The API server did not do it. Words and reason are those of the classic cloud controller manager.
+/// The API server did not delete the node. The note and the reason are those of the former cloud controller manager.
 pub(super) fn deleting_failed(node: &Node, error: &kube_api::Error) -> Notice {
     let note = format!("Failed deleting node {}: {error}", node.name);
     Notice { kind: Kind::Warning, reason: "DeletingNodeFailed", action: ACTION, note }
 }
 
-/// All that there is to say in a pass about those that stay.
+/// The notices of a pass about the nodes that stay.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Vec<(ObjectReference, Notice)>);
 
 impl Notices {
     pub(super) fn not_visible(&mut self, node: &Node) {
         let note = format!(
-            "Stays though it is not ready: the cloud does not show its instance {}, which does not prove that it is gone. If you \
-             know that it is, delete the node: kubectl delete node {}",
+            "The node is not ready but is not deleted: the cloud does not show its instance {}, \
+             which does not prove that it is gone. If you know that it is gone, delete the node: kubectl \
+             delete node {}",
             id(node),
             node.name
         );
@@ -66,17 +67,19 @@ impl Notices {
 
     pub(super) fn foreign(&mut self, node: &Node) {
         let note = format!(
-            "Stays though it is not ready: the cloud adapter says that instance {} belongs to another cloud or region",
+            "The node is not ready but is not deleted: the cloud adapter says that instance {} \
+             belongs to another cloud or region",
             id(node)
         );
         self.warn(node, "InstanceForeign", note);
     }
 
-    /// Its cloud has the provider IDs of another scheme than this one.
+    /// The scheme of the node's provider ID is not the scheme of this cloud.
     pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
         let note = format!(
-            "Leaves the node alone: its instance {} belongs to another cloud than the cloud adapter's, whose provider IDs begin with \
-             {scheme}://. Its addresses, labels and taints are not kept, and it stays when its instance goes: kubectl delete node {}",
+            "Ignoring the node: its instance {} belongs to another cloud than the cloud adapter's, \
+             whose provider IDs begin with {scheme}://. The controller does not update its addresses, \
+             labels and taints, and does not delete it when its instance is gone: kubectl delete node {}",
             id(node),
             node.name
         );
@@ -85,8 +88,8 @@ impl Notices {
 
     pub(super) fn failed(&mut self, node: &Node, error: &str) {
         let note = format!(
-            "Stays though it is not ready: the cloud cannot tell whether its instance {} is there, and is asked again less and less \
-             often: {error}",
+            "The node is not ready but is not deleted: the cloud returned an error for its instance \
+             {}; the controller asks again with backoff: {error}",
             id(node)
         );
         self.warn(node, FAILED, note);
@@ -94,8 +97,8 @@ impl Notices {
 
     pub(super) fn delayed(&mut self, node: &Node, limits: Limits) {
         let note = format!(
-            "Will be deleted because its instance {} does not exist in the cloud provider, but not at once: the controller has \
-             just started, and lets nodes go little by little for {}. {}",
+            "Deletion is delayed although instance {} does not exist in the cloud provider: the \
+             controller has just started, and spreads deletions over {}. {}",
             id(node),
             words(limits.window),
             command(node)
@@ -108,8 +111,9 @@ impl Notices {
 
     pub(super) fn held(&mut self, node: &Node, n_held: usize, allowance: usize, limits: Limits) {
         let note = format!(
-            "Is not deleted though its instance {} does not exist in the cloud provider: {n_held} nodes would go, and no more than \
-             {allowance} may within {}. Check that the cloud adapter has the right credentials, project and region. {}",
+            "Deletion is held although instance {} does not exist in the cloud provider: {n_held} \
+             nodes would be deleted, and at most {allowance} may be within {}. Check that the cloud \
+             adapter has the right credentials, project and region. {}",
             id(node),
             words(limits.window),
             command(node)
@@ -117,7 +121,7 @@ impl Notices {
         self.warn(node, "DeletionHeld", note);
     }
 
-    /// On the object that stands for all: `n_nodes` there are, of which so many may go.
+    /// Adds a notice on the object that represents all nodes: of `n_nodes`, at most `allowance` may be deleted.
     pub(super) fn tripped(
         &mut self,
         regarding: ObjectReference,
@@ -130,25 +134,26 @@ impl Notices {
             names.push("...");
         }
         let note = format!(
-            "No node is deleted: {} of {n_nodes} do not exist in the cloud provider any more ({}), and no more than {allowance} may \
-             go within {}. Check that the cloud adapter has the right credentials, project and region. If it is right that they \
-             go, let each of them go: kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
+            "All node deletions are held: {} of {n_nodes} nodes do not exist in the cloud provider \
+             any more ({}), and at most {allowance} may be deleted within {}. Check that the cloud \
+             adapter has the right credentials, project and region. To delete them anyway, annotate each \
+             of them: kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
             held.len(),
             names.join(", "),
             words(limits.window)
         );
         let notice = Notice { kind: Kind::Warning, reason: TRIPPED, action: ACTION, note };
-        // Before all others: they may be more than are taken at once.
+        // First, since there may be more notices than the recorder takes at once.
         self.0.insert(0, (regarding, notice));
     }
 
-    /// What the brake says of all of them.
+    /// The notes of the tripped brake.
     pub(super) fn tripped_words(&self) -> Vec<String> {
         let tripped = self.0.iter().filter(|(_, notice)| notice.reason == TRIPPED);
         tripped.map(|(_, notice)| notice.note.clone()).collect()
     }
 
-    /// The same for who asks about a node: those that may have to go, and those that go now.
+    /// The same for the status pages: nodes that may be deleted, and nodes that are deleted now.
     pub(super) fn findings<'a>(
         &self,
         candidates: impl Iterator<Item = &'a Node>,
@@ -160,7 +165,7 @@ impl Notices {
         };
         let mut found: BTreeMap<Object, Finding> = candidates
             .filter(|node| !self.0.iter().any(|(about, _)| about.uid.as_ref() == Some(&node.uid)))
-            .map(|node| planned(node, "ask the cloud what became of its machine"))
+            .map(|node| planned(node, "ask the cloud whether its instance is gone"))
             .collect();
         for (about, notice) in self.0.iter().filter(|(_, notice)| notice.reason != TRIPPED) {
             let (name, uid) = (about.name.as_deref(), about.uid.as_deref());
@@ -178,7 +183,7 @@ impl Notices {
     }
 }
 
-/// One of each, for the reference.
+/// One example of each notice, for the reference.
 #[cfg(test)]
 pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     let limits = Limits { share: 30, number: 50, window: Duration::from_mins(10) };
@@ -195,14 +200,14 @@ pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     all.0.into_iter().map(|(_, notice)| notice).chain(alone).collect()
 }
 
-/// Shows what there is to say, each thing once.
+/// Emits notices, each once while its condition lasts.
 #[derive(Debug)]
 pub(super) struct Board {
     recorder: Recorder,
     told: BTreeMap<Said, Instant>,
 }
 
-/// The object by name and UID, the reason, and the gist of what the cloud says: numbers in the words may change.
+/// The object by name and UID, the reason, and the gist of the cloud's error: numbers in it may change.
 pub(super) type Said = (Option<String>, Option<String>, &'static str, String);
 
 impl Board {
@@ -210,13 +215,13 @@ impl Board {
         Self { recorder, told: BTreeMap::new() }
     }
 
-    /// For what is told as it happens.
+    /// The recorder for Events that are emitted directly.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Tells what is new, or was told long ago but for what is said once. What is not said any more is forgotten: it is news when it comes
-    /// back. What finds no place now is told in a later pass. Returns what was told now.
+    /// Emits notices that are new or due for re-emission. A condition that ends is forgotten, so that its return is reported. A notice that
+    /// the recorder has no capacity for is retried in a later pass. Returns the notices that were emitted now.
     pub(super) fn show(&mut self, notices: Notices) -> BTreeSet<Said> {
         let mut shown = BTreeSet::new();
         let now = Instant::now();
@@ -237,7 +242,7 @@ impl Board {
     }
 }
 
-/// Marks what people hear of now: in these words it stands until the next Event.
+/// Marks findings whose Event was emitted now: the status page shows its note until the next Event.
 pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet<Said>) {
     for (object, finding) in found {
         let named = |(_, uid, ..): &&Said| uid.as_ref() == Some(&object.uid);
@@ -247,17 +252,17 @@ pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet
     }
 }
 
-/// What would be done about a node's shutdown taint, if anything were.
+/// What a dry run shows about a node's shutdown taint.
 pub(super) fn would_taint(node: &Node, change: Change) -> (Object, Finding) {
     let plan = match change {
-        Change::Add => format!("add the taint {SHUTDOWN}: its machine is switched off"),
+        Change::Add => format!("add the taint {SHUTDOWN}: its instance is switched off"),
         Change::Remove => format!("remove the taint {SHUTDOWN}: the node is ready"),
     };
     let finding = Finding { plan: vec![plan], waits: Some(Waits::dry_run()), ..Finding::default() };
     (Object::node(&node.name, &node.uid), finding)
 }
 
-/// Those that would go, and do not.
+/// Marks the nodes that a dry run does not delete.
 pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
     for node in going {
         let finding = found.get_mut(&Object::node(&node.name, &node.uid));
@@ -265,16 +270,16 @@ pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
     }
 }
 
-/// How a person lets a node go.
+/// The command that releases a node from the brake.
 fn command(node: &Node) -> String {
-    format!("To let it go now: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
+    format!("To delete it anyway: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
 }
 
 fn id(node: &Node) -> &str {
     node.provider_id.as_deref().unwrap_or_default()
 }
 
-/// `10m`, as flags have it.
+/// Formats a duration as flags have it, such as `10m`.
 fn words(duration: Duration) -> String {
     SignedDuration::try_from(duration)
         .map_or_else(|_| format!("{duration:?}"), |duration| format!("{duration:#}"))
@@ -291,7 +296,7 @@ mod tests {
     use crate::mirror::trim_node;
 
     #[tokio::test(start_paused = true)]
-    async fn another_error_of_the_cloud_is_told_at_once() {
+    async fn different_error_of_the_cloud_is_reported_at_once() {
         let (client, clock) = (FakeKube::new().client(), Clock::starting_at(BEGIN));
         let (recorder, _writer) = events::recorder(client, "c", "pod-1".to_owned(), clock);
         let (mut board, node) = (Board::new(recorder), trim_node(&node("worker-1").build()));

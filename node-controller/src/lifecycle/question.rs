@@ -1,4 +1,4 @@
-//! The question what became of machines: live, all in one call.
+//! Asks the cloud whether instances are gone: live, all in one call.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use super::absence::{Answer, Subject};
 use crate::mirror::trim_instance;
 
-/// References in one call, as the contract says.
+/// Maximum number of references in one call, as the contract says.
 pub(super) const BATCH: usize = 500;
 
-/// Asks the cloud, live. Shape: one answer a subject, in their order; with the witnesses at most [`BATCH`]. Cost: one call, whose
-/// vendor calls are the adapter's business: one where the vendor has a batch, else one a machine.
+/// Asks the cloud, live. Returns one answer per subject, in their order; subjects and witnesses together are at most [`BATCH`]. Cost: one
+/// call; the adapter makes one vendor call if the vendor supports batches, else one per instance.
 ///
-/// Witnesses are provider IDs: what is answered of them matters to the adapter alone.
+/// Witnesses are provider IDs of known instances. The adapter needs them for its proof; their results are ignored.
 pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[String]) -> Vec<Answer> {
     let ids = subjects.iter().map(|subject| &subject.provider_id).chain(witnesses);
     let reference =
@@ -35,7 +35,7 @@ pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[St
 
 fn answer(result: InstanceResult) -> Answer {
     match result.existence() {
-        // An instance that ends has not ended: only the adapter says so, with evidence.
+        // The instance of a result may be ending; that it has ended only `GONE` says, with evidence.
         Existence::Exists => {
             let stopped = result.instance.map(trim_instance).is_some_and(|instance| instance.stopped);
             Answer::Exists { stopped }
@@ -54,7 +54,7 @@ fn answer(result: InstanceResult) -> Answer {
     }
 }
 
-/// When the absence was seen. An adapter that names no method, or no time, has proven nothing.
+/// When the absence was observed. A result without a method or a time proves nothing.
 fn evidence(result: &InstanceResult) -> Option<Timestamp> {
     let evidence = result.evidence.as_ref().filter(|evidence| evidence.method() != Method::Unspecified)?;
     let observed = evidence.observed_at.as_ref()?;
@@ -90,14 +90,15 @@ mod tests {
         }
     }
 
+    // Behaviour: NI5, W8
     #[test]
-    fn a_word_that_we_do_not_know_is_no_answer() {
+    fn unknown_existence_is_a_failure() {
         let result = InstanceResult { existence: 99, ..InstanceResult::default() };
         assert!(matches!(answer(result), Answer::Failed { .. }));
     }
 
     #[test]
-    fn a_machine_that_ends_is_still_there() {
+    fn ending_instance_exists() {
         use InstanceState::{Error, Running, Stopped, Stopping, Terminated, Terminating};
         let states = [
             (Running, false),

@@ -1,4 +1,4 @@
-//! Which provider IDs are this cloud's own: the adapter says it once for each time that it comes up.
+//! The scheme of this cloud's provider IDs, which the adapter reports each time it connects.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,23 +11,23 @@ use tracing::{info, warn};
 
 use crate::mirror::Mirrors;
 
-/// Between two questions to an adapter that does not say it.
+/// Pause between two requests to an adapter that does not report it.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The part before `://` of this cloud's provider IDs. Cloning gives another handle.
+/// The part of this cloud's provider IDs before `://`. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scheme(Arc<Mutex<Option<Arc<str>>>>);
 
 impl Scheme {
-    /// `None`: the adapter has not said it yet.
+    /// Returns `None` until the adapter has reported it.
     pub(super) fn get(&self) -> Option<Arc<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks when the adapter is there, and again with each new connection: another one may be there. Cost: no vendor call.
+    /// Asks the adapter after each new connection, since it may be another adapter. Cost: no vendor call.
     pub(super) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
         let (mut links, mut connections) = (mirrors.instances.links(), mirrors.instances.connections());
-        // The senders live in the mirror: waiting fails only when nobody is left to care.
+        // The cache owns the senders: waiting fails only when the process stops.
         while links.wait_for(Link::is_up).await.is_ok() {
             connections.mark_unchanged();
             self.ask(adapter).await;
@@ -41,11 +41,13 @@ impl Scheme {
         loop {
             match adapter.get_info().await {
                 Ok(info) if info.provider.is_empty() => {
-                    warn!("The cloud adapter does not name its provider IDs' scheme: no node is deleted");
+                    warn!(
+                        "The cloud adapter does not report the scheme of its provider IDs: no node is deleted"
+                    );
                 }
                 Ok(info) => return self.set(info.provider),
                 Err(error) => {
-                    warn!(%error, "The cloud adapter does not say which provider IDs are its own, asks again");
+                    warn!(%error, "Cannot get the provider ID scheme from the cloud adapter, retrying");
                 }
             }
             sleep(ASK_AGAIN).await;
@@ -55,7 +57,7 @@ impl Scheme {
     fn set(&self, scheme: String) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_deref() != Some(scheme.as_str()) {
-            info!(scheme, "Nodes with such provider IDs are this cloud's own");
+            info!(scheme, "Nodes with this provider ID scheme belong to this cloud");
             *known = Some(scheme.into());
         }
     }

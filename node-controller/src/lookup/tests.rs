@@ -1,4 +1,4 @@
-//! Whom an answer is for, and for how long.
+//! For which node an answer is, and for how long.
 
 use cloud_api_proto::v1alpha1::InstanceState;
 use controller_core::testing::{NodeBuilder, instance, node};
@@ -11,7 +11,7 @@ fn trimmed(node: NodeBuilder) -> Node {
     trim_node(&node.uninitialised().build())
 }
 
-/// What a look-up says whose instance is in this state.
+/// The answer for an instance in this state.
 fn answer_in(state: InstanceState, node: &Node) -> Answer {
     let instance = Some(instance("sim://north/i-1").named("a").state(state).build());
     answer(
@@ -28,7 +28,7 @@ fn lookup_with(node: &Node) -> Lookup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_for_the_node_that_asked_and_not_for_its_name() {
+async fn answer_is_for_the_node_that_asked_and_not_for_its_name() {
     let (first, second) = (trimmed(node("a")), trimmed(node("a").uid("uid-a2")));
     let lookup = lookup_with(&first);
     assert!(lookup.answer(&second).is_none());
@@ -36,7 +36,7 @@ async fn an_answer_is_for_the_node_that_asked_and_not_for_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_gets_too_old_to_be_used() {
+async fn answer_expires() {
     let node = trimmed(node("a"));
     let lookup = lookup_with(&node);
     advance(KEEP / 2).await;
@@ -46,7 +46,7 @@ async fn an_answer_gets_too_old_to_be_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_initialised_node_needs_its_answer_no_longer() {
+async fn initialised_node_drops_its_answer() {
     let node = trimmed(node("a"));
     let lookup = lookup_with(&node);
     lookup.forget(&node);
@@ -54,7 +54,7 @@ async fn an_initialised_node_needs_its_answer_no_longer() {
 }
 
 #[test]
-fn a_machine_that_ends_is_not_found_by_its_name() {
+fn ending_instance_is_not_found_by_name() {
     let (new, known) = (trimmed(node("a")), trimmed(node("a").provider_id("sim://north/i-1")));
     for state in [InstanceState::Terminating, InstanceState::Terminated] {
         assert!(matches!(answer_in(state, &new), Answer::NotVisible), "{state:?}");
@@ -63,8 +63,9 @@ fn a_machine_that_ends_is_not_found_by_its_name() {
     assert!(matches!(answer_in(InstanceState::Stopped, &new), Answer::Seen(_)));
 }
 
+// Behaviour: W8
 #[test]
-fn a_machine_that_exists_without_a_word_about_it_is_no_answer() {
+fn existing_instance_without_its_fields_is_a_failure() {
     for existence in [Existence::Exists, Existence::Unknown, Existence::Unspecified] {
         let result = InstanceResult { existence: existence.into(), ..InstanceResult::default() };
         let answer = answer(&trimmed(node("a")), result);
@@ -73,7 +74,7 @@ fn a_machine_that_exists_without_a_word_about_it_is_no_answer() {
 }
 
 #[test]
-fn a_word_that_we_do_not_know_is_no_answer() {
+fn unknown_existence_is_a_failure() {
     let result = InstanceResult { existence: 99, ..InstanceResult::default() };
     assert!(matches!(answer(&trimmed(node("a")), result), Answer::Failed { .. }));
 }

@@ -1,4 +1,4 @@
-//! What is kept of both sides.
+//! Which fields the caches keep.
 
 use controller_core::testing::{instance, node};
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
@@ -21,7 +21,7 @@ fn a_heartbeat_changes_nothing_that_is_kept() {
 }
 
 #[test]
-fn of_an_initialised_node_only_labels_that_may_be_from_the_cloud_are_kept() {
+fn initialised_node_keeps_only_labels_that_may_be_from_the_cloud() {
     let zone = "topology.kubernetes.io/zone";
     let labelled = node("a").label(zone, "z").label("kubernetes.io/os", "linux").label("team", "blue");
     let keys = |node: Node| node.labels.iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
@@ -48,7 +48,10 @@ fn what_the_end_of_a_node_depends_on_is_kept() {
     }
     assert!(life(node("a").tainted(node::TO_BE_DELETED, Some("1767225600"), "NoSchedule")).let_go);
     let candidate = "DeletionCandidateOfClusterAutoscaler";
-    assert!(!life(node("a").tainted(candidate, None, "PreferNoSchedule")).let_go, "it may change its mind");
+    assert!(
+        !life(node("a").tainted(candidate, None, "PreferNoSchedule")).let_go,
+        "the operator may revoke it"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which addresses a node shall list.
+//! Decides which addresses a node should list.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +25,11 @@ fn all(addresses: &Pairs) -> Vec<Address> {
     addresses.iter().map(owned).collect()
 }
 
-/// The list that the node shall have, if it has another one.
+/// Returns the list that the node should have, if it differs from the current one.
 ///
-/// The cloud's list in the cloud's order; the node's own host names stay if the cloud names none; then the rule of the provided node
-/// IP, which the cloud must know, whatever the node calls itself. A cloud that lists no address changes nothing: addresses are never
-/// cleared. What is listed twice stands once, or the API server would refuse the list. Compared exactly, order included.
+/// The list is the cloud's, in its order. The node's own host names stay if the cloud lists none. The provided node IP must be one that the
+/// cloud lists. If the cloud lists no address, nothing changes: addresses are never cleared. Duplicates are dropped, since the API server
+/// refuses them. Lists are compared exactly, including the order.
 pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>, Error> {
     let (mut wanted, has) = (all(&instance.addresses), all(&node.addresses));
     if let Some(provided) = &node.provided_node_ip {
@@ -47,7 +47,7 @@ pub(super) fn wanted(node: &Node, instance: &Instance) -> Result<Option<Vec<Addr
     Ok((!wanted.is_empty() && wanted != has).then_some(wanted))
 }
 
-/// Whether the node has an address: what it calls itself is none.
+/// Whether the node has an address other than its host name.
 pub(super) fn has_any(node: &Node) -> bool {
     node.addresses.iter().any(|(type_, _)| type_ != HOSTNAME)
 }

@@ -1,10 +1,10 @@
-//! Which labels a node shall have from its instance.
+//! Decides which labels a node should get from its instance.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{Instance, Pairs};
 
-/// Size, zone and region, each under its name of today and the older one that some still read.
+/// Type, zone and region: each under its current name and under the older name that some clients still read.
 pub(crate) const PAIRS: [[&str; 2]; 3] = [
     ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"],
     ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"],
@@ -13,10 +13,10 @@ pub(crate) const PAIRS: [[&str; 2]; 3] = [
 
 type Labels = BTreeMap<String, String>;
 
-/// So many former values of a label are remembered: more changes than a node misses while its API server is away for a while.
+/// Number of former values kept per label: more changes than a node misses while its API server is unavailable.
 const FORMER_MAX: usize = 4;
 
-/// What extra labels said before, by key, oldest first. A node that still has such a value has it from us.
+/// Former values of extra labels by key, oldest first. A node that has such a value got it from this controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Former(BTreeMap<String, Vec<String>>);
 
@@ -35,11 +35,11 @@ impl Former {
     }
 }
 
-/// A label of the vendor's that a node does not get.
+/// A vendor's label that the node does not get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Withheld {
     pub(crate) key: String,
-    /// The vendor's.
+    /// The value in the cloud.
     pub(crate) value: String,
     pub(crate) why: Why,
 }
@@ -47,13 +47,13 @@ pub(crate) struct Withheld {
 /// Why a label is withheld.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Its domain is Kubernetes' own: a vendor must not say what only Kubernetes may.
+    /// The domain is reserved for Kubernetes.
     KubernetesOwn,
-    /// Kubernetes knows no such labels, and would refuse all that is written together with it.
+    /// Not a valid label: the API server would refuse the whole patch.
     NoLabel,
-    /// The node has the key already, with another value.
+    /// The node already has another value under this key.
     Taken {
-        /// The node's.
+        /// The node's value.
         kept: String,
     },
 }
@@ -62,13 +62,13 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KubernetesOwn => f.write_str("only Kubernetes may use this domain"),
-            Self::NoLabel => f.write_str("Kubernetes does not take it as a label"),
+            Self::NoLabel => f.write_str("it is not a valid Kubernetes label"),
             Self::Taken { kept } => write!(f, "the node has the value {kept:?} already"),
         }
     }
 }
 
-/// What differs on a node that is being initialised, and which of the vendor's extras may not be set.
+/// Returns the labels that differ on a node that is being initialised, and the vendor's labels that it does not get.
 pub(super) fn of_a_new_node(labels: &Pairs, instance: &Instance) -> (Labels, Vec<Withheld>) {
     let differing = of_a_known_node(labels, instance);
     let illegal = ours(instance).filter(|(_, value)| !is_value(value)).map(|([today, _], value)| Withheld {
@@ -91,10 +91,11 @@ pub(super) fn of_a_new_node(labels: &Pairs, instance: &Instance) -> (Labels, Vec
     (differing, withheld)
 }
 
-/// What differs on any node that is known to run on the machine: ours, and the vendor's extras as far as they may be set.
+/// Returns the labels that differ on a node that is known to run on the instance: type, zone, region, and the vendor's extra labels that
+/// are allowed.
 ///
-/// Of ours the cloud is the truth, and both names get its word, if it is one that a label can have. Extras are added and never removed;
-/// one with another value is somebody else's, unless it is what the cloud said before.
+/// Type, zone and region follow the cloud under both names, if the value is a valid label value. Extra labels are added and never removed;
+/// a different value is overwritten only if it is a former value from the cloud.
 pub(super) fn of_a_known_node(labels: &Pairs, instance: &Instance) -> Labels {
     let extras = instance.extra_labels.iter().filter(|(key, value)| match labels.get(key) {
         _ if !is_label(key, value) || is_kubernetes_own(key) => false,
@@ -113,17 +114,17 @@ pub(super) fn of_a_known_node(labels: &Pairs, instance: &Instance) -> Labels {
     differing
 }
 
-/// What the cloud says of ours, each with its names.
+/// Returns type, zone and region from the cloud, each with its two names.
 fn ours(instance: &Instance) -> impl Iterator<Item = (&'static [&'static str; 2], &String)> {
     PAIRS.iter().zip([&instance.instance_type, &instance.zone, &instance.region])
 }
 
-/// What differs on a node of whose machine the cloud says nothing: the older names follow those of today.
+/// Returns the labels that differ on a node whose instance is not known: the older names follow the current ones.
 pub(super) fn mirrored(labels: &Pairs) -> Labels {
     PAIRS.iter().filter_map(|pair| mirror(labels, pair)).collect()
 }
 
-/// The name of today is the truth; it is taken from the older one only if it is not there.
+/// The current name takes precedence; it is copied from the older one only if it is absent.
 fn mirror(labels: &Pairs, [today, older]: &[&str; 2]) -> Option<(String, String)> {
     match (labels.get(today), labels.get(older)) {
         (Some(value), other) if other != Some(value) => Some(((*older).to_owned(), value.to_owned())),
@@ -132,12 +133,12 @@ fn mirror(labels: &Pairs, [today, older]: &[&str; 2]) -> Option<(String, String)
     }
 }
 
-/// Whether the cloud may have something to say of this label of a node.
+/// Whether the cloud may set this label on a node.
 pub(crate) fn may_be_ours(key: &str) -> bool {
     PAIRS.as_flattened().contains(&key) || !is_kubernetes_own(key)
 }
 
-/// Whether the key's domain is `kubernetes.io` or `k8s.io`, or below one of them.
+/// Whether the key's domain is `kubernetes.io` or `k8s.io`, or a subdomain of these.
 fn is_kubernetes_own(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     ["kubernetes.io", "k8s.io"]
@@ -145,7 +146,7 @@ fn is_kubernetes_own(key: &str) -> bool {
         .any(|own| domain.strip_suffix(own).is_some_and(|before| before.is_empty() || before.ends_with('.')))
 }
 
-/// Whether the API server takes it. Source: Kubernetes, object names and labels, "syntax and character set".
+/// Whether the API server accepts the key. Source: Kubernetes, object names and labels, "syntax and character set".
 fn is_label(key: &str, value: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     let is_part = |part: &str| !part.is_empty() && is_word(part) && !part.contains(['_', '.']);
@@ -157,12 +158,12 @@ fn is_label(key: &str, value: &str) -> bool {
     domain.is_none_or(is_domain) && !name.is_empty() && [name, value].into_iter().all(is_value)
 }
 
-/// Whether the API server takes it as a label's value.
+/// Whether the API server accepts it as a label value.
 fn is_value(text: &str) -> bool {
     text.len() <= 63 && is_word(text)
 }
 
-/// Letters, digits, `-`, `_` and `.`, of which the last three are at no end; or nothing.
+/// Empty, or letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 fn is_word(text: &str) -> bool {
     let within = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     text.chars().all(within) && !text.starts_with(['-', '_', '.']) && !text.ends_with(['-', '_', '.'])
@@ -172,10 +173,11 @@ fn is_word(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    // Behaviour: NA3, W7
     #[test]
-    fn the_name_of_today_is_the_truth_and_the_older_one_follows() {
+    fn older_label_name_follows_the_current_one() {
         let [today, older] = PAIRS[0];
-        // today, older, what is written
+        // current name, older name, what is written
         let cases = [
             (None, None, None),
             (Some("a"), None, Some((older, "a"))),
@@ -197,12 +199,12 @@ mod tests {
             assert_eq!(mirrored(&labels.iter().collect()), written, "{labels:?}");
             let mut after = labels;
             after.extend(written);
-            assert!(mirrored(&after.iter().collect()).is_empty(), "does not settle: {after:?}");
+            assert!(mirrored(&after.iter().collect()).is_empty(), "not stable: {after:?}");
         }
     }
 
     #[test]
-    fn no_more_former_values_are_kept_than_somebody_can_have_missed() {
+    fn number_of_former_values_is_limited() {
         let mut former = Former::default();
         for n in 0..FORMER_MAX + 3 {
             former.note("k", &n.to_string());
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_would_refuse_is_no_label() {
+    fn invalid_labels_are_withheld() {
         let (long, longer) = ("a".repeat(63), "a".repeat(64));
         let deep = format!("{}/k", "a.".repeat(126) + "a");
         let deeper = format!("{}/k", "a.".repeat(127) + "a");
@@ -244,8 +246,9 @@ mod tests {
         }
     }
 
+    // Behaviour: NI12
     #[test]
-    fn only_kubernetes_own_domains_are_closed_to_vendors() {
+    fn only_kubernetes_domains_are_reserved() {
         let cases = [
             ("kubernetes.io/os", true),
             ("k8s.io/x", true),

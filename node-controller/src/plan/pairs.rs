@@ -1,13 +1,13 @@
-//! Pairs of texts in one piece: thousands of nodes are kept, and a map takes half a kilobyte before it holds a text.
+//! Pairs of texts in one allocation: thousands of nodes are cached, and a map takes half a kilobyte before it holds a text.
 
 use std::fmt;
 
-/// Pairs in their order, such as labels or addresses. Made once and then only read.
+/// Ordered pairs, such as labels or addresses. Immutable once built.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Pairs {
-    /// All texts, one after the other.
+    /// All texts, concatenated.
     text: Box<str>,
-    /// Where each of them ends.
+    /// End of each text.
     ends: Box<[u32]>,
 }
 
@@ -34,7 +34,7 @@ impl Pairs {
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Pairs {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let (mut text, mut ends) = (String::new(), Vec::new());
-        // No message holds as much as would not fit.
+        // A message is never large enough to exceed `u32`.
         let end = |text: &String| u32::try_from(text.len()).unwrap_or(u32::MAX);
         for (key, value) in pairs {
             text.push_str(key.as_ref());
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_comes_out_in_its_order() {
+    fn pairs_keep_their_order() {
         let all = [("b", "1"), ("", "ü\0"), ("a", ""), ("b", "2")];
         let pairs: Pairs = all.into_iter().collect();
         assert_eq!(pairs.iter().collect::<Vec<_>>(), all);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_text_ends_makes_a_difference() {
+    fn pairs_with_different_boundaries_differ() {
         let pairs = |key, value| Pairs::from_iter([(key, value)]);
         assert_ne!(pairs("ab", "c"), pairs("a", "bc"));
         assert_eq!(pairs("ab", "c"), pairs("ab", "c"));

@@ -1,32 +1,34 @@
-//! The annotation `alpha.kubernetes.io/provided-node-ip`: which addresses of the cloud a node shall keep.
+//! The annotation `alpha.kubernetes.io/provided-node-ip`, which selects and orders the cloud's addresses.
 //!
-//! Kubelets and users rely on every detail of this rule; the table of tests is its definition.
+//! Kubelets and users rely on every detail of this rule; the table in the tests defines it.
 
 use std::net::IpAddr;
 
 use super::Address;
 
-/// Why the annotation cannot be followed.
+/// Why the annotation cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// It is no IP address, nor two with one comma between them.
-    #[error("{0:?} is not an IP address: give one, or two of different families with a comma between them")]
+    /// Neither an IP address nor two with one comma between them.
+    #[error(
+        "{0:?} is not an IP address: expected one, or two of different families with a comma between them"
+    )]
     NotAnAddress(String),
-    /// More than two, or two of one family.
-    #[error("{0:?} is not one IP address, nor two of different families with a comma between them")]
+    /// More than two addresses, or two of one family.
+    #[error("{0:?} is not an IP address or two of different families with a comma between them")]
     NotAPair(String),
-    /// `0.0.0.0` or `::` beside another address.
-    #[error("{0:?} names an unspecified address beside another one")]
+    /// `0.0.0.0` or `::` together with another address.
+    #[error("{0:?} contains an unspecified address together with another one")]
     Unspecified(String),
-    /// The cloud does not know it.
+    /// The cloud does not list the address.
     #[error("the cloud lists no address {0} for this node")]
     Unknown(IpAddr),
 }
 
-/// Orders and filters the cloud's addresses after the annotation's value.
+/// Orders and filters the cloud's addresses according to the annotation's value.
 ///
-/// First, for each provided IP, every equal address of any type; then all addresses of types that no provided IP matched. The
-/// cloud's spelling is kept.
+/// First, for each provided IP, every equal address of any type; then all addresses of types that matched no provided IP. The cloud's
+/// spelling is kept.
 pub(super) fn apply(value: &str, cloud: &[Address]) -> Result<Vec<Address>, Error> {
     let provided = parse(value)?;
     let mut kept = Vec::new();
@@ -59,7 +61,7 @@ fn parse(value: &str) -> Result<Vec<IpAddr>, Error> {
     }
 }
 
-/// Reads an address as Kubernetes does: leading zeros say nothing, neither in groups nor in octets, which are decimal; IPv4 inside IPv6
+/// Parses an address as Kubernetes does: leading zeros are ignored in groups and in octets, which are decimal; an IPv4-mapped IPv6 address
 /// is IPv4.
 fn address_ip(text: &str) -> Option<IpAddr> {
     let ip: IpAddr = text.parse().or_else(|_error| without_leading_zeros(text).parse()).ok()?;

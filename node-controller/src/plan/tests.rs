@@ -1,4 +1,4 @@
-//! What is decided about a node, each case with the plan that it gives, and that every plan settles.
+//! The decisions about nodes, each case with its plan; every plan must settle.
 
 use insta::assert_snapshot;
 use proptest::prelude::{Just, Strategy as _, prop, prop_oneof, proptest};
@@ -78,7 +78,7 @@ impl Instance {
     }
 }
 
-/// The same labels and these, which count.
+/// The same instance with these extra labels.
 fn with<K: AsRef<str>, V: AsRef<str>>(labels: &Pairs, more: impl IntoIterator<Item = (K, V)>) -> Pairs {
     let mut all: BTreeMap<String, String> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -90,7 +90,7 @@ fn packed(addresses: &[Address]) -> Pairs {
     addresses.iter().map(|address| (&address.type_, &address.address)).collect()
 }
 
-/// Carries a plan out on a copy of the node.
+/// Executes a plan on a copy of the node.
 fn carried_out(node: &Node, plan: &Plan) -> Node {
     let mut after = node.clone();
     for action in plan.actions.clone() {
@@ -108,7 +108,7 @@ fn carried_out(node: &Node, plan: &Plan) -> Node {
     after
 }
 
-/// Plans, carries the plan out on a copy of the node, and checks that nothing is left to do.
+/// Plans, executes the plan on a copy of the node, and checks that a second plan is empty.
 #[track_caller]
 fn settled(node: &Node, instance: &Instance) -> Plan {
     let first = plan(node, &Sighting::Seen(instance));
@@ -119,7 +119,7 @@ fn settled(node: &Node, instance: &Instance) -> Plan {
 }
 
 #[test]
-fn a_new_node_gets_addresses_first_and_then_everything_else_at_once() {
+fn new_node_gets_addresses_first_and_then_the_rest_at_once() {
     let instance = instance("i-1").at("InternalIP", "10.0.0.1").at("ExternalIP", "192.0.2.1");
     assert_snapshot!(settled(&node("a").uninitialised(), &instance), @r"
     addresses  InternalIP=10.0.0.1 ExternalIP=192.0.2.1
@@ -133,8 +133,9 @@ fn a_new_node_gets_addresses_first_and_then_everything_else_at_once() {
     ");
 }
 
+// Behaviour: NI1, NI13
 #[test]
-fn other_taints_stay_in_their_order_and_ours_goes_whatever_its_value() {
+fn other_taints_keep_their_order() {
     let mut node = node("a").tainted("x").uninitialised().at("InternalIP", "10.0.0.1").tainted("y");
     let (value, effect) = (None, "NoExecute".to_owned());
     node.taints.push(Taint { key: UNINITIALISED.to_owned(), value, effect, time_added: None });
@@ -149,11 +150,12 @@ fn other_taints_stay_in_their_order_and_ours_goes_whatever_its_value() {
     "#);
 }
 
+// Behaviour: NI8
 #[test]
-fn a_provider_id_is_never_written_over() {
+fn provider_id_is_never_overwritten() {
     let node = node("a").uninitialised().at("InternalIP", "10.0.0.1").provider_id("sim://north/i-1");
     assert_snapshot!(settled(&node, &instance("i-1")), @r"
-    initialise provider ID as it is, taints left []
+    initialise provider ID unchanged, taints left []
       label    beta.kubernetes.io/instance-type=small
       label    failure-domain.beta.kubernetes.io/region=north
       label    failure-domain.beta.kubernetes.io/zone=north-1
@@ -163,14 +165,16 @@ fn a_provider_id_is_never_written_over() {
     ");
 }
 
+// Behaviour: NI9
 #[test]
 fn a_node_without_any_provider_id_waits() {
     let instance = Instance { provider_id: String::new(), ..instance("") };
-    assert_snapshot!(plan(&node("a").uninitialised(), &Sighting::Seen(&instance)), @"wait       InstanceWithoutProviderID; tried again when something changes");
+    assert_snapshot!(plan(&node("a").uninitialised(), &Sighting::Seen(&instance)), @"wait       InstanceWithoutProviderID; retried when something changes");
 }
 
+// Behaviour: NI11
 #[test]
-fn labels_of_the_cloud_win_and_what_it_does_not_name_stays() {
+fn labels_of_the_cloud_win_and_others_stay() {
     let instance = Instance { zone: String::new(), ..instance("i-1") };
     let node = node("a")
         .uninitialised()
@@ -180,7 +184,7 @@ fn labels_of_the_cloud_win_and_what_it_does_not_name_stays() {
         .label("topology.kubernetes.io/zone", "mine")
         .label("topology.kubernetes.io/region", "north");
     assert_snapshot!(settled(&node, &instance), @r"
-    initialise provider ID as it is, taints left []
+    initialise provider ID unchanged, taints left []
       label    beta.kubernetes.io/instance-type=small
       label    failure-domain.beta.kubernetes.io/region=north
       label    failure-domain.beta.kubernetes.io/zone=mine
@@ -188,8 +192,9 @@ fn labels_of_the_cloud_win_and_what_it_does_not_name_stays() {
     ");
 }
 
+// Behaviour: NI12
 #[test]
-fn extra_labels_never_overwrite_never_speak_for_kubernetes_and_are_not_dropped_in_silence() {
+fn extra_labels_that_are_withheld_are_logged() {
     let instance = instance("i-1")
         .extra("example.com/rack", "r1")
         .extra("example.com/kept", "cloud")
@@ -204,7 +209,7 @@ fn extra_labels_never_overwrite_never_speak_for_kubernetes_and_are_not_dropped_i
         .label("example.com/same", "both");
     let plan = settled(&node, &Instance { instance_type: String::new(), ..instance });
     assert_snapshot!(plan, @r#"
-    initialise provider ID as it is, taints left []
+    initialise provider ID unchanged, taints left []
       label    example.com/rack=r1
       label    failure-domain.beta.kubernetes.io/region=north
       label    failure-domain.beta.kubernetes.io/zone=north-1
@@ -217,7 +222,7 @@ fn extra_labels_never_overwrite_never_speak_for_kubernetes_and_are_not_dropped_i
 }
 
 #[test]
-fn the_provided_node_ip_picks_among_the_clouds_addresses() {
+fn provided_node_ip_selects_among_the_clouds_addresses() {
     let instance = instance("i-1").at("InternalIP", "10.0.0.1").at("InternalIP", "10.0.0.2");
     let node =
         node("a").uninitialised().provider_id("sim://north/i-1").at("Hostname", "a").provided("10.0.0.2");
@@ -225,8 +230,9 @@ fn the_provided_node_ip_picks_among_the_clouds_addresses() {
     assert_snapshot!(plan.actions[0], @"addresses  InternalIP=10.0.0.2 Hostname=a");
 }
 
+// Behaviour: NP3
 #[test]
-fn a_provided_node_ip_that_the_cloud_does_not_know_keeps_the_node_waiting() {
+fn unknown_provided_node_ip_keeps_the_node_waiting() {
     let node = node("a").uninitialised().provided("10.0.0.9");
     for instance in [instance("i-1"), instance("i-1").at("InternalIP", "10.0.0.1")] {
         let plan = plan(&node, &Sighting::Seen(&instance));
@@ -236,8 +242,9 @@ fn a_provided_node_ip_that_the_cloud_does_not_know_keeps_the_node_waiting() {
     }
 }
 
+// Behaviour: NP6
 #[test]
-fn a_node_cannot_vouch_for_its_own_address() {
+fn node_cannot_confirm_its_own_address() {
     let node = node("a").provider_id("sim://north/i-1").at("Hostname", "10.0.0.9").provided("10.0.0.9");
     let instance = instance("i-1").at("InternalIP", "10.0.0.1");
     for node in [node.clone().uninitialised(), node.clone()] {
@@ -245,14 +252,15 @@ fn a_node_cannot_vouch_for_its_own_address() {
         assert!(matches!(plan.refusal, Some(Refusal::ProvidedNodeIp { .. })), "{plan}");
         assert!(!plan.actions.iter().any(|it| matches!(it, Action::SetAddresses(_) | Action::Initialise(_))));
     }
-    // One that the cloud knows may be its name too.
+    // An address that the cloud lists may also be the host name.
     let plan =
         settled(&node.uninitialised(), &instance.at("InternalIP", "10.0.0.9").at("ExternalIP", "192.0.2.1"));
     assert_snapshot!(plan.actions[0], @"addresses  InternalIP=10.0.0.9 Hostname=10.0.0.9 ExternalIP=192.0.2.1");
 }
 
+// Behaviour: NA5
 #[test]
-fn an_address_that_the_cloud_lists_twice_stands_once() {
+fn duplicate_address_is_written_once() {
     let twice = instance("i-1")
         .at("InternalIP", "10.0.0.1")
         .at("ExternalIP", "10.0.0.1")
@@ -261,8 +269,9 @@ fn an_address_that_the_cloud_lists_twice_stands_once() {
     assert_snapshot!(plan.actions[0], @"addresses  InternalIP=10.0.0.1 ExternalIP=10.0.0.1");
 }
 
+// Behaviour: NA7
 #[test]
-fn a_cloud_without_addresses_clears_none_and_does_not_hinder() {
+fn cloud_without_addresses_clears_none() {
     let new = node("a").uninitialised().at("InternalIP", "10.0.0.1");
     let plan = settled(&new, &instance("i-1"));
     assert!(matches!(plan.actions.as_slice(), [Action::Initialise(_)]), "{plan}");
@@ -275,8 +284,9 @@ fn a_cloud_without_addresses_clears_none_and_does_not_hinder() {
     );
 }
 
+// Behaviour: NA6
 #[test]
-fn a_host_name_stays_unless_the_cloud_names_one() {
+fn host_name_stays_unless_the_cloud_lists_one() {
     let node = node("a").at("Hostname", "a.local").at("InternalIP", "10.0.0.9");
     let unnamed = instance("i-1").at("InternalIP", "10.0.0.1");
     assert_snapshot!(settled(&node, &unnamed).actions[0], @"addresses  InternalIP=10.0.0.1 Hostname=a.local");
@@ -284,6 +294,7 @@ fn a_host_name_stays_unless_the_cloud_names_one() {
     assert_snapshot!(settled(&node, &named).actions[0], @"addresses  InternalIP=10.0.0.1 Hostname=a.cloud");
 }
 
+// Behaviour: NA5
 #[test]
 fn addresses_are_compared_in_their_order() {
     let dual = |first: &str, second: &str| instance("i-1").at("InternalIP", first).at("InternalIP", second);
@@ -294,6 +305,7 @@ fn addresses_are_compared_in_their_order() {
     assert_snapshot!(settled(&node, &dual("fd00::1", "10.0.0.1")), @"addresses  InternalIP=fd00::1 InternalIP=10.0.0.1");
 }
 
+// Behaviour: NA9
 #[test]
 fn a_node_that_was_never_tainted_gets_no_labels_by_its_name() {
     let hybrid = node("a").at("InternalIP", "10.0.0.9").label("topology.kubernetes.io/zone", "rack-7");
@@ -307,8 +319,9 @@ fn a_node_that_was_never_tainted_gets_no_labels_by_its_name() {
     assert!(plan.contains("topology.kubernetes.io/zone=north-1") && plan.contains("rack=r1"), "{plan}");
 }
 
+// Behaviour: NA1
 #[test]
-fn a_machine_that_moved_or_grew_is_labelled_anew_under_both_names() {
+fn changed_type_or_zone_is_written_under_both_names() {
     let mut node = node("a").provider_id("sim://north/i-1");
     node.labels = labels::of_a_known_node(&Pairs::default(), &instance("i-1")).iter().collect();
     let grown = Instance { instance_type: "large".to_owned(), ..instance("i-1") };
@@ -320,7 +333,7 @@ fn a_machine_that_moved_or_grew_is_labelled_anew_under_both_names() {
 }
 
 #[test]
-fn extra_labels_that_are_missing_come_later_and_others_values_stay() {
+fn missing_extra_labels_are_added_later() {
     let instance =
         instance("i-1").extra("example.com/rack", "r1").extra("k8s.io/x", "y").extra("team", "blue");
     let mut known = node("a").provider_id("sim://north/i-1").label("team", "red");
@@ -331,8 +344,9 @@ fn extra_labels_that_are_missing_come_later_and_others_values_stay() {
     ");
 }
 
+// Behaviour: NI11
 #[test]
-fn what_no_label_can_say_keeps_no_node_waiting_and_is_not_dropped_in_silence() {
+fn invalid_label_value_does_not_block_the_node_and_is_logged() {
     let instance =
         Instance { instance_type: "two cores".to_owned(), zone: "z".repeat(64), ..instance("i-1") };
     let new =
@@ -342,16 +356,16 @@ fn what_no_label_can_say_keeps_no_node_waiting_and_is_not_dropped_in_silence() {
       label    failure-domain.beta.kubernetes.io/region=north
       label    failure-domain.beta.kubernetes.io/zone=mine
       label    topology.kubernetes.io/region=north
-      withheld node.kubernetes.io/instance-type=two cores, Kubernetes does not take it as a label
-      withheld topology.kubernetes.io/zone=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, Kubernetes does not take it as a label
+      withheld node.kubernetes.io/instance-type=two cores, it is not a valid Kubernetes label
+      withheld topology.kubernetes.io/zone=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, it is not a valid Kubernetes label
     ");
     let known = node("a").provider_id("sim://north/i-1").label("node.kubernetes.io/instance-type", "small");
     let known = known.label("beta.kubernetes.io/instance-type", "small");
-    assert!(!settled(&known, &instance).to_string().contains("instance-type"), "what it has stays");
+    assert!(!settled(&known, &instance).to_string().contains("instance-type"), "existing labels stay");
 }
 
 #[test]
-fn an_extra_label_follows_the_cloud_if_its_value_is_what_the_cloud_said_before() {
+fn extra_label_follows_the_cloud_from_a_former_value() {
     let mut instance = instance("i-1").extra("example.com/rack", "r3").extra("team", "blue");
     for value in ["r1", "r2"] {
         instance.former.note("example.com/rack", value);
@@ -368,7 +382,7 @@ fn an_extra_label_follows_the_cloud_if_its_value_is_what_the_cloud_said_before()
 }
 
 #[test]
-fn the_older_names_follow_whether_the_cloud_is_there_or_not() {
+fn older_label_names_follow_without_the_cloud() {
     let today = "topology.kubernetes.io/zone";
     let node = node("a").provider_id("sim://north/i-1").label(today, "by-hand");
     let silent = Instance {
@@ -390,8 +404,9 @@ fn the_older_names_follow_whether_the_cloud_is_there_or_not() {
     }
 }
 
+// Behaviour: NA8, W8
 #[test]
-fn an_initialised_node_is_left_alone_when_its_instance_is_not_seen() {
+fn initialised_node_without_a_visible_instance_is_unchanged() {
     let sightings = [Sighting::Unasked, Sighting::Listing, Sighting::NotVisible, Sighting::Foreign];
     for sighting in sightings {
         let plan = plan(&node("a").provider_id("sim://north/i-1"), &sighting);
@@ -400,7 +415,7 @@ fn an_initialised_node_is_left_alone_when_its_instance_is_not_seen() {
 }
 
 #[test]
-fn whoever_waits_is_told_why_and_looked_at_again() {
+fn waiting_node_gets_a_reason_and_a_retry() {
     let error = "VENDOR_THROTTLED: slow down".to_owned();
     let again = Again::After(Duration::from_secs(7));
     let sightings = [
@@ -423,15 +438,15 @@ fn whoever_waits_is_told_why_and_looked_at_again() {
     assert_snapshot!(told, @r"
     look up
     wait, again OnChange
-    wait       InstanceNotVisible; tried again ever more slowly
-    wait       InstanceForeign; tried again when something changes
-    wait       InstanceAmbiguous; tried again when something changes
-    wait       CloudProviderFailed; tried again in 7s
-    wait       CloudProviderUnavailable; tried again in 300s
+    wait       InstanceNotVisible; retried with backoff
+    wait       InstanceForeign; retried when something changes
+    wait       InstanceAmbiguous; retried when something changes
+    wait       CloudProviderFailed; retried in 7s
+    wait       CloudProviderUnavailable; retried in 300s
     ");
 }
 
-/// Few values, so that they meet often.
+/// Few values, so that they often coincide.
 fn any_address() -> impl proptest::strategy::Strategy<Value = Address> {
     let types = prop::sample::select(vec!["InternalIP", "ExternalIP", "Hostname"]);
     let texts = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "192.0.2.1", "a"]);
@@ -499,7 +514,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_elses_taints_labels_or_provider_ids_are_touched(node in any_node(), instance in any_instance()) {
+    fn foreign_taints_labels_and_provider_ids_are_unchanged(node in any_node(), instance in any_instance()) {
         let plan = plan(&node, &Sighting::Seen(&instance));
         let after = carried_out(&node, &plan);
         let foreign = |node: &Node| -> Vec<Taint> {
@@ -514,6 +529,7 @@ proptest! {
         assert!(!after.addresses.is_empty() || node.addresses.is_empty());
     }
 
+    // Behaviour: NI15, W6
     #[test]
     fn no_node_is_ready_for_use_without_the_addresses_that_the_cloud_lists(
         node in any_node(),

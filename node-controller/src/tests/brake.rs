@@ -12,8 +12,9 @@ use tokio::time::sleep;
 
 use super::world::{World, id, known, running};
 
+// Behaviour: ND12, W3
 #[tokio::test(start_paused = true)]
-async fn when_too_many_would_go_none_goes_and_everybody_is_told_once() {
+async fn brake_holds_all_nodes_and_reports_each_once() {
     let world = running(10).await;
     for n in 0..4 {
         world.lose(&format!("n{n}"));
@@ -25,11 +26,11 @@ async fn when_too_many_would_go_none_goes_and_everybody_is_told_once() {
         assert!(world.has_event("DeletionHeld", &words), "{:?}", world.kube.events());
     }
     let whole = world.kube.events().into_iter().find(|event| event.contains("NodeDeletionBrakeTripped"));
-    let whole = whole.expect("one for all");
-    assert!(whole.contains("4 of 10") && whole.contains("no more than 3 may go within 10m"), "{whole}");
+    let whole = whole.expect("one Event for all nodes");
+    assert!(whole.contains("4 of 10") && whole.contains("at most 3 may be deleted within 10m"), "{whole}");
     let objects = world.kube.event_objects();
     let whole = objects.iter().find(|event| event.reason.as_deref() == Some("NodeDeletionBrakeTripped"));
-    let about = whole.map(|event| &event.involved_object).expect("it is about something");
+    let about = whole.map(|event| &event.involved_object).expect("it has an object");
     let about = (about.kind.as_deref(), about.name.as_deref(), about.uid.as_deref());
     assert_eq!(about, (Some("Namespace"), Some("kube-system"), Some("cluster-uid")), "without an election");
     let held = |event: &&String| event.contains(" DeletionHeld n1: ");
@@ -37,25 +38,28 @@ async fn when_too_many_would_go_none_goes_and_everybody_is_told_once() {
     let told = events.iter().filter(held).count();
     assert!((5..=6).contains(&told), "each hour: {told}");
 
-    // One of them less, and the others are as many as may go.
+    // One node less, and the number of the others is allowed.
     world.set_ready("n0", "True");
-    eventually("the others go", || world.n_deletions() == 3).await;
+    eventually("the others are deleted", || world.n_deletions() == 3).await;
 }
 
-/// The cloud says of four nodes that they are gone, and then it cannot tell of one of them.
+/// The cloud reports four nodes as gone, and then returns an error for one of them.
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn a_tripped_brake_is_released_by_signs_of_life_and_by_nothing_else() {
-    for trouble in ["an error", "not shown", "the adapter is away for a while", "ready", "listed", "exists"] {
+async fn tripped_brake_is_released_only_by_signs_of_life() {
+    for trouble in
+        ["an error", "not visible", "the adapter is unavailable for a while", "ready", "listed", "exists"]
+    {
         let world = running(10).await;
         for n in 0..4 {
             world.lose(&format!("n{n}"));
         }
-        eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+        eventually("the nodes are held", || world.has_event("DeletionHeld", "")).await;
         match trouble {
-            "not shown" => {
+            "not visible" => {
                 world.cloud.edit(|state| state.gone.remove(&id("n0")));
             }
-            "the adapter is away for a while" => {
+            "the adapter is unavailable for a while" => {
                 world.cloud.edit(|state| state.untold.insert(id("n0")));
                 world.cloud.away(true);
                 sleep(Duration::from_mins(1)).await;
@@ -67,7 +71,7 @@ async fn a_tripped_brake_is_released_by_signs_of_life_and_by_nothing_else() {
             }
         }
         if trouble != "exists" {
-            // Proofs are renewed each five minutes.
+            // Proofs are renewed every five minutes.
             sleep(Duration::from_mins(20)).await;
             assert_eq!(world.n_deletions(), 0, "{trouble}");
         }
@@ -76,27 +80,28 @@ async fn a_tripped_brake_is_released_by_signs_of_life_and_by_nothing_else() {
             "listed" => world.cloud.put(instance(&id("n0")).named("n0")),
             _ => world.set_ready("n0", "True"),
         }
-        eventually("the others are as many as may go", || world.n_deletions() == 3).await;
+        eventually("the number of the others is allowed", || world.n_deletions() == 3).await;
         assert!(world.exists("n0"), "{trouble}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_a_person_deletes_is_held_no_longer() {
+async fn node_deleted_by_a_user_is_not_held() {
     let world = running(10).await;
     for n in 0..4 {
         world.lose(&format!("n{n}"));
     }
-    eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+    eventually("the nodes are held", || world.has_event("DeletionHeld", "")).await;
     world.cloud.edit(|state| state.untold.insert(id("n0")));
     sleep(Duration::from_mins(20)).await;
     assert_eq!(world.n_deletions(), 0);
     world.kube.delete::<Node>(&ObjectName::cluster("n0"));
-    eventually("three are as many as may go", || world.n_deletions() == 3).await;
+    eventually("three are allowed", || world.n_deletions() == 3).await;
 }
 
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn more_that_are_held_than_can_be_told_at_once_are_told_all_the_same() {
+async fn all_held_nodes_are_reported_in_several_passes() {
     let mut world = World::new();
     let n_nodes = 1500;
     for n in 0..n_nodes {
@@ -112,24 +117,25 @@ async fn more_that_are_held_than_can_be_told_at_once_are_told_all_the_same() {
     assert_eq!(told, n_nodes, "each of them, once");
 }
 
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn whom_a_person_lets_go_goes_and_nobody_else() {
+async fn only_released_nodes_are_deleted() {
     let world = running(10).await;
     for n in 0..5 {
         world.lose(&format!("n{n}"));
     }
-    eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+    eventually("the nodes are held", || world.has_event("DeletionHeld", "")).await;
     world.let_go("n0", "uid-n0");
     world.let_go("n1", "uid-somebody-else");
-    eventually("it goes", || !world.exists("n0")).await;
+    eventually("the node is deleted", || !world.exists("n0")).await;
     sleep(Duration::from_mins(5)).await;
     assert_eq!(world.n_deletions(), 1, "four are still too many");
     world.let_go("n1", "uid-n1");
-    eventually("the last three are as many as may go", || world.n_deletions() == 5).await;
+    eventually("the last three are allowed", || world.n_deletions() == 5).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_let_a_node_go_is_no_proof() {
+async fn release_is_not_a_proof_of_absence() {
     let world = running(10).await;
     world.cloud.edit(|state| drop(state.instances.remove(&id("n1"))));
     world.set_ready("n1", "Unknown");
@@ -139,10 +145,10 @@ async fn to_let_a_node_go_is_no_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_three_nodes_one_goes_in_a_window() {
+async fn one_of_three_nodes_is_deleted_per_window() {
     let world = running(3).await;
     world.lose("n0");
-    eventually("one goes", || !world.exists("n0")).await;
+    eventually("one is deleted", || !world.exists("n0")).await;
     world.lose("n1");
     sleep(Duration::from_mins(8)).await;
     assert!(world.exists("n1"));
@@ -151,8 +157,9 @@ async fn of_three_nodes_one_goes_in_a_window() {
     assert!(!world.exists("n1"), "the next window");
 }
 
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_started_over_and_over_deletes_no_more_than_one_that_runs() {
+async fn repeated_restarts_do_not_raise_the_limit() {
     let mut world = running(10).await;
     world.lose("n0");
     world.lose("n1");
@@ -161,30 +168,33 @@ async fn a_controller_that_is_started_over_and_over_deletes_no_more_than_one_tha
         world.start();
         sleep(Duration::from_mins(2)).await;
     }
-    assert!(world.exists("n0") && world.exists("n1"), "3 of 10 may go in 10 minutes: the second after 3:20");
-    assert!(world.has_event("DeletionDelayed", "n0: Will be deleted"), "{:?}", world.kube.events());
+    assert!(
+        world.exists("n0") && world.exists("n1"),
+        "3 of 10 are allowed in 10 minutes: the second after 3:20"
+    );
+    assert!(world.has_event("DeletionDelayed", "n0: Deletion is delayed"), "{:?}", world.kube.events());
     assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
     sleep(Duration::from_secs(100)).await;
     assert!(!world.exists("n0") && !world.exists("n1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_while_the_brake_holds_changes_nothing() {
+async fn restart_does_not_release_the_brake() {
     let mut world = running(10).await;
     for n in 0..5 {
         world.lose(&format!("n{n}"));
     }
-    eventually("they are held", || world.has_event("DeletionHeld", "")).await;
+    eventually("the nodes are held", || world.has_event("DeletionHeld", "")).await;
     world.stop().await;
     world.start();
     let before = world.kube.events().len();
     sleep(Duration::from_mins(50)).await;
     assert_eq!(world.n_deletions(), 0);
-    assert!(world.kube.events().len() > before, "told anew");
+    assert!(world.kube.events().len() > before, "reported again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_nodes_that_are_gone_share_their_questions() {
+async fn many_absent_nodes_share_calls() {
     let mut world = World::new();
     for n in 0..600 {
         let name = format!("n{n}");
@@ -197,8 +207,9 @@ async fn many_nodes_that_are_gone_share_their_questions() {
     assert_eq!(world.cloud.calls("BatchGetInstances"), 4, "twice two batches");
 }
 
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_never_answered_counts_once() {
+async fn unanswered_deletion_counts_once() {
     let world = running(10).await;
     world.kube.order(Fault::hang().on(Verb::Delete, "nodes").of("n0"));
     world.lose("n0");
@@ -206,12 +217,13 @@ async fn a_deletion_that_is_never_answered_counts_once() {
     assert!(world.n_deletions() > 5, "{} tries", world.n_deletions());
     world.lose("n1");
     world.lose("n2");
-    eventually("three of ten may go", || !world.exists("n1") && !world.exists("n2")).await;
+    eventually("three of ten are allowed", || !world.exists("n1") && !world.exists("n2")).await;
     assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
     world.kube.heal();
-    eventually("it goes, too", || !world.exists("n0")).await;
+    eventually("it is deleted, too", || !world.exists("n0")).await;
 }
 
+// Behaviour: ND13
 #[tokio::test(start_paused = true)]
 async fn nodes_that_the_autoscaler_removes_do_not_trip_the_brake() {
     let world = running(10).await;
@@ -224,7 +236,7 @@ async fn nodes_that_the_autoscaler_removes_do_not_trip_the_brake() {
         });
         world.lose(&name);
     }
-    eventually("all of them go", || (0..6).all(|n| !world.exists(&format!("n{n}")))).await;
+    eventually("all of them are deleted", || (0..6).all(|n| !world.exists(&format!("n{n}")))).await;
     assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
     assert!((6..10).all(|n| world.exists(&format!("n{n}"))));
 }

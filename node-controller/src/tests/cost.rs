@@ -1,4 +1,4 @@
-//! What each action costs, in calls to the adapter and in writes to the API server. The README's tables say the same.
+//! The cost of each event, in calls to the adapter and in writes to the API server. The README has the same figures.
 
 use std::{pin::Pin, time::Duration};
 
@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use super::world::World;
 
-/// How many nodes the world has, all of them at rest.
+/// Number of nodes in the world, all of them in sync.
 const NODES: usize = 20;
-/// Every action is over after this time, and the brake lets go whatever it may.
+/// Every event has been handled after this time, and the brake allows its maximum again.
 const OVER: Duration = Duration::from_mins(11);
 
 fn id(n: usize) -> String {
@@ -43,7 +43,7 @@ struct Row {
     name: &'static str,
     act: fn(&mut World) -> Done<'_>,
     calls: u32,
-    /// To Nodes.
+    /// Writes to Nodes.
     writes: usize,
     /// Events created.
     events: usize,
@@ -67,7 +67,7 @@ fn at_once(act: impl FnOnce()) -> Done<'static> {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn rows() -> Vec<Row> {
     vec![
-        row("an hour at rest", |_| Box::pin(sleep(Duration::from_hours(1))), 0, 0, 0),
+        row("an hour without changes", |_| Box::pin(sleep(Duration::from_hours(1))), 0, 0, 0),
         row(
             "a restart",
             |world| {
@@ -81,7 +81,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "fifty heartbeats of each node, with somebody's labels and annotations",
+            "fifty heartbeats of each node, with labels and annotations of a user",
             |world| {
                 Box::pin(async {
                     for beat in 0..50 {
@@ -103,7 +103,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "the adapter is started anew",
+            "the adapter is restarted",
             |world| {
                 Box::pin(async {
                     world.cloud.away(true);
@@ -116,7 +116,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "five new nodes whose machines were listed since",
+            "five new nodes whose instances were listed since",
             |world| {
                 Box::pin(async {
                     for n in 100..105 {
@@ -130,7 +130,7 @@ fn rows() -> Vec<Row> {
             5,
         ),
         row(
-            "five new nodes whose machines are not listed yet",
+            "five new nodes whose instances are not listed yet",
             |world| {
                 Box::pin(async {
                     for n in 100..105 {
@@ -145,7 +145,7 @@ fn rows() -> Vec<Row> {
             5,
         ),
         row(
-            "600 new nodes whose machines are not listed yet",
+            "600 new nodes whose instances are not listed yet",
             |world| {
                 Box::pin(async {
                     for n in 100..700 {
@@ -155,13 +155,13 @@ fn rows() -> Vec<Row> {
                     }
                 })
             },
-            // 500 a call.
+            // 500 per call.
             2,
             1200,
             600,
         ),
         row(
-            "five new nodes whose machines stay invisible",
+            "five new nodes whose instances stay invisible",
             |world| {
                 Box::pin(async {
                     for n in 100..105 {
@@ -175,7 +175,7 @@ fn rows() -> Vec<Row> {
             5,
         ),
         row(
-            "addresses and size of a machine change",
+            "addresses and type of an instance change",
             |world| {
                 let machine = instance(&id(1)).named("n1").at("10.0.0.1").external("192.0.2.1");
                 world.cloud.put(machine.of_type("large"));
@@ -186,7 +186,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "somebody edits one of our labels",
+            "another client edits one of the controller's labels",
             |world| {
                 change(world, 1, |node| {
                     let labels = node.metadata.labels.get_or_insert_default();
@@ -199,7 +199,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "all nodes are not ready, and their machines are there",
+            "all nodes are not ready, and their instances exist",
             |world| {
                 (0..NODES).for_each(|n| set_ready(world, n, "Unknown"));
                 at_once(|| ())
@@ -209,7 +209,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "a machine is switched off",
+            "an instance is switched off",
             |world| {
                 world.cloud.put(instance(&id(1)).named("n1").at("10.0.0.1").state(InstanceState::Stopped));
                 set_ready(world, 1, "Unknown");
@@ -220,7 +220,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "a machine is switched off, and on again",
+            "an instance is switched off, and on again",
             |world| {
                 Box::pin(async {
                     let machine = || instance(&id(1)).named("n1").at("10.0.0.1");
@@ -236,7 +236,7 @@ fn rows() -> Vec<Row> {
             0,
         ),
         row(
-            "five machines are not listed any more, and not proven gone",
+            "five instances are not listed any more, and not proven gone",
             |world| {
                 for n in 0..5 {
                     world.cloud.edit(|state| drop(state.instances.remove(&id(n))));
@@ -250,7 +250,7 @@ fn rows() -> Vec<Row> {
             5,
         ),
         row(
-            "five machines are gone",
+            "five instances are gone",
             |world| {
                 (0..5).for_each(|n| lose(world, n));
                 at_once(|| ())
@@ -260,12 +260,12 @@ fn rows() -> Vec<Row> {
             5,
         ),
         row(
-            "more machines are gone than may go at once",
+            "more instances are gone than may be deleted at once",
             |world| {
                 (0..10).for_each(|n| lose(world, n));
                 at_once(|| ())
             },
-            // Twice, and renewed each 5 minutes.
+            // Twice, and renewed every 5 minutes.
             4,
             0,
             11,
@@ -273,6 +273,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+// Behaviour: NI18, P34
 #[tokio::test(start_paused = true)]
 async fn each_action_costs_what_the_readme_says() {
     for Row { name, act, calls, writes, events } in rows() {

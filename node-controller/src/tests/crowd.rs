@@ -1,5 +1,5 @@
-//! Whatever happens after the brake has tripped: nobody goes before so many of the crowd have given a sign of life that the others are
-//! as many as may go.
+//! Histories after the brake has tripped: no held node is deleted before enough of them have shown a sign of life that the number of the
+//! others is allowed.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,29 +14,29 @@ use super::{
 };
 
 const NODES: usize = 10;
-/// Of them, by the default share.
+/// Allowed by the default percentage.
 const MAY_GO: usize = 3;
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// The machine goes, or it can be proven again that it is gone.
+    /// The instance is lost, or its absence can be proven again.
     Ends(usize),
-    /// It is not shown any more, and nobody can say why.
+    /// It is not listed any more, and its absence cannot be proven.
     Vanishes(usize),
-    /// The cloud cannot tell what became of it, or can again.
+    /// The cloud returns an error for it, or answers again.
     Untold(usize),
-    /// The kubelet falls silent.
+    /// The kubelet stops its heartbeats.
     Silent(usize),
     AdapterAway(bool),
     ServerAway(bool),
-    /// A sign of life: the cloud lists the machine.
+    /// A sign of life: the cloud lists the instance.
     IsThere(usize),
-    /// A sign of life.
+    /// A sign of life: the node is ready.
     Ready(usize),
-    /// A person deletes the node.
+    /// An operator deletes the node.
     Deleted(usize),
-    /// Nothing but time.
+    /// Time passes.
     Passes,
 }
 
@@ -56,8 +56,8 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// Whom the brake holds: a judge knows of no proofs, only of signs of life. Who has given one, and is lost once more, is for the
-/// controller to find out.
+/// The nodes that the brake holds: the reference knows only signs of life, not proofs. That a node has shown one and is lost again, the
+/// controller must find out.
 async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
     let name = |n: usize| format!("n{n}");
     match moment {
@@ -91,7 +91,7 @@ async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
     }
 }
 
-/// Returns how many went in the end.
+/// Returns the number of nodes deleted in the end.
 async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Moment)]) -> usize {
     let world = running(NODES).await;
     let mut crowd: BTreeSet<usize> = (0..n_lost).collect();
@@ -100,7 +100,7 @@ async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Mome
     }
     sleep(Duration::from_mins(2)).await;
     for (seconds, moment) in history {
-        // Not in the same instant as anything that the controller does.
+        // Avoids the instants at which the controller acts.
         sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
         if crowd.len() <= MAY_GO {
             break;
@@ -112,7 +112,7 @@ async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Mome
 }
 
 #[test]
-fn a_crowd_that_becomes_small_enough_goes() {
+fn held_nodes_are_deleted_once_few_enough() {
     let history = [(10, Moment::Ready(0)), (20, Moment::Passes)];
     assert_eq!(in_paused_time(nobody_goes_while_there_is_a_crowd(4, &history)), 3);
 }
@@ -120,8 +120,9 @@ fn a_crowd_that_becomes_small_enough_goes() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: test_support::cases(3), ..ProptestConfig::default() })]
 
+    // Behaviour: ND12
     #[test]
-    fn no_history_releases_a_crowd_without_signs_of_life(
+    fn no_history_releases_held_nodes_without_signs_of_life(
         n_lost in MAY_GO + 1..=NODES,
         history in prop::collection::vec((1_u64..400, moment()), 1..25),
     ) {

@@ -1,4 +1,4 @@
-//! What the page says of a node, beside what its Events say.
+//! The status page of a node, compared with its Events.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use super::world::{World, calm, id, running};
 
 impl World {
     fn explained(&self, node: &str) -> Explanation {
-        self.explain.one(node).expect("a good key")
+        self.explain.one(node).expect("a valid key")
     }
 
     fn unsettled(&self) -> Vec<String> {
-        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+        self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// What the last Event of this reason on a node says.
+    /// The note of the last Event with this reason on a node.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.told(reason, node)
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_machine_is_not_in_the_cloud_waits_in_the_words_of_its_event() {
+async fn node_without_an_instance_waits_with_the_text_of_its_event() {
     let mut world = World::new();
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it is told", || world.told("InstanceNotVisible", "a").is_some()).await;
+    eventually("the Event is emitted", || world.told("InstanceNotVisible", "a").is_some()).await;
     sleep(Duration::from_mins(30)).await;
     let seen = world.explained("a");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("InstanceNotVisible", "a")));
-    assert_eq!((seen.wanted.join(""), seen.cloud.len()), ("a machine named a".to_owned(), 0));
+    assert_eq!((seen.wanted.join(""), seen.cloud.len()), ("an instance named a".to_owned(), 0));
     assert!(seen.attempts > 3 && seen.next_try.is_some(), "{} {:?}", seen.attempts, seen.next_try);
     assert_eq!(world.unsettled(), ["a"]);
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
@@ -50,36 +50,32 @@ async fn a_node_whose_machine_is_not_in_the_cloud_waits_in_the_words_of_its_even
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_nobody_says_has_a_machine_is_not_ours() {
+async fn node_without_provider_id_and_taint_is_not_looked_up() {
     let mut world = World::new();
     world.kube.put::<Node>(node("a"));
     world.start();
     calm().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, seen.cloud.len(), world.unsettled().len()), (State::NotOurs, 0, 0));
-    assert!(
-        seen.wanted[0].ends_with("is not looked for, and the cloud shows none named a"),
-        "{:?}",
-        seen.wanted
-    );
+    assert!(seen.wanted[0].ends_with("and the cloud shows none named a"), "{:?}", seen.wanted);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_adapter_cannot_tell_has_its_reason() {
+async fn error_of_the_adapter_is_shown_with_its_reason() {
     let mut world = World::new();
     (0..100).for_each(|_| {
         world.cloud.fail_next("BatchGetInstances", AdapterError::new(Reason::VendorAuth, "token expired"));
     });
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it is told", || world.told("CloudProviderFailed", "a").is_some()).await;
+    eventually("the Event is emitted", || world.told("CloudProviderFailed", "a").is_some()).await;
     let seen = world.explained("a");
     assert_eq!(seen.waits_for, world.told("CloudProviderFailed", "a"));
     assert_eq!(seen.reason.as_deref(), Some("VENDOR_AUTH"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_refuses_is_explained_and_nodes_that_are_gone_are_forgotten() {
+async fn refused_writes_are_explained_and_absent_nodes_forgotten() {
     let mut world = World::new();
     world.kube.order(Fault::status(403).on(Verb::Patch, "nodes/status"));
     for name in ["a", "b"] {
@@ -87,7 +83,7 @@ async fn what_the_api_server_refuses_is_explained_and_nodes_that_are_gone_are_fo
         world.kube.put::<Node>(node(name).uninitialised());
     }
     world.start();
-    eventually("it is told", || world.told("SyncFailed", "a").is_some()).await;
+    eventually("the Event is emitted", || world.told("SyncFailed", "a").is_some()).await;
     calm().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("SyncFailed", "a")));
@@ -105,12 +101,12 @@ async fn what_the_api_server_refuses_is_explained_and_nodes_that_are_gone_are_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_brake_that_holds_nodes_says_so_at_each_and_for_all() {
+async fn tripped_brake_is_shown_for_each_node_and_as_a_whole() {
     let world = running(10).await;
     assert_eq!(
-        world.explain.status().expect("it runs").unsettled,
+        world.explain.status().expect("the controller runs").unsettled,
         0,
-        "nothing is kept of those that are well"
+        "nothing is kept of nodes in sync"
     );
     for n in 0..4 {
         world.lose(&format!("n{n}"));
@@ -120,7 +116,7 @@ async fn a_brake_that_holds_nodes_says_so_at_each_and_for_all() {
         world.explained("n0").plan.iter().any(|line| line.starts_with("ask the cloud ")),
         "not proven yet"
     );
-    eventually("they are held", || world.told("DeletionHeld", "n3").is_some()).await;
+    eventually("the nodes are held", || world.told("DeletionHeld", "n3").is_some()).await;
     calm().await;
     for n in 0..4 {
         let seen = world.explained(&format!("n{n}"));
@@ -129,12 +125,12 @@ async fn a_brake_that_holds_nodes_says_so_at_each_and_for_all() {
             (State::Waiting, world.told("DeletionHeld", &format!("n{n}")))
         );
     }
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     let told = world.told("NodeDeletionBrakeTripped", "kube-system").expect("for all of them");
     assert_eq!((status.unsettled, status.held_back), (4, vec![told]));
     world.set_ready("n0", "True");
-    eventually("the others go", || world.n_deletions() == 3).await;
+    eventually("the others are deleted", || world.n_deletions() == 3).await;
     calm().await;
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.unsettled, status.held_back), (0, vec![]));
 }

@@ -1,5 +1,5 @@
-//! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
-//! half upgraded. Nothing is lost, no node goes, and nobody is asked again and again.
+//! An API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter. Nothing
+//! is lost, no node is deleted, and requests are not repeated in a tight loop.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::world::{World, calm};
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(20);
 
-/// A world in which these machines are, and have been for a while.
+/// A world in which these instances have existed for a while.
 async fn machines(names: &[&str]) -> World {
     let world = World::new();
     for name in names {
@@ -28,13 +28,14 @@ fn joining(name: &str) -> NodeBuilder {
     node(name).uninitialised()
 }
 
-/// How many foreign taints a node has.
+/// Number of foreign taints of a node.
 fn taints(world: &World, name: &str) -> usize {
     world.node(name).spec.and_then(|spec| spec.taints).unwrap_or_default().len()
 }
 
+// Behaviour: NI14, P32
 #[tokio::test(start_paused = true)]
-async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_up() {
+async fn repeated_conflicts_lose_no_foreign_write() {
     let mut world = machines(&["a"]).await;
     for n in 0..20 {
         let taint = Taint { key: format!("other-{n}"), effect: "NoSchedule".to_owned(), ..Taint::default() };
@@ -49,17 +50,17 @@ async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_u
     world.start();
     tokio::time::timeout(60 * SECOND, eventually("the node is initialised", || world.is_initialised("a")))
         .await
-        .expect("whoever changes a node wakes us");
-    assert_eq!(taints(&world, "a"), 20, "all of the other's");
+        .expect("a change of the node wakes the controller");
+    assert_eq!(taints(&world, "a"), 20, "all taints of the other client");
     assert_eq!((world.kube.writes().len(), world.cloud.calls("BatchGetInstances")), (21, 0));
     tokio::time::sleep(LONG).await;
     assert_eq!(world.kube.writes().len(), 21);
     world.stop().await;
 }
 
-/// The first write names the node that was there: one of its own is what the new one gets, and nobody is alarmed.
+/// The first write has the UID of the deleted node: the new node gets a write of its own, and no warning is emitted.
 #[tokio::test(start_paused = true)]
-async fn a_node_made_anew_before_a_write_is_initialised_and_nobody_is_warned() {
+async fn node_recreated_before_a_write_is_initialised_silently() {
     for (name, from, n_writes) in [("addresses", joining("a"), 3), ("labels", node("a").at("10.0.0.1"), 3)] {
         let mut world = World::new();
         let machine = instance("sim://north/a").named("a").at("10.0.0.1");
@@ -86,19 +87,20 @@ async fn a_node_made_anew_before_a_write_is_initialised_and_nobody_is_warned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_without_a_change_are_outlived() {
+async fn conflicts_without_a_change_are_retried() {
     let mut world = machines(&["a"]).await;
     world.kube.order(Fault::status(409).on(Verb::Patch, "nodes").times(8));
     world.kube.put::<Node>(joining("a"));
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.kube.writes().len(), 10, "8 in vain, then addresses and the rest");
+    assert_eq!(world.kube.writes().len(), 10, "8 failures, then addresses and the rest");
     world.stop().await;
 }
 
+// Behaviour: W5
 #[tokio::test(start_paused = true)]
-async fn one_write_that_hangs_holds_no_other_node_up() {
+async fn hanging_write_does_not_block_other_nodes() {
     let mut world = machines(&["a", "b"]).await;
     world.kube.order(Fault::hang().on(Verb::Patch, "nodes").of("a"));
     world.kube.put::<Node>(joining("a"));
@@ -106,7 +108,7 @@ async fn one_write_that_hangs_holds_no_other_node_up() {
     world.start();
     tokio::time::timeout(5 * SECOND, eventually("b is initialised", || world.is_initialised("b")))
         .await
-        .expect("long before the write to a is given up");
+        .expect("long before the write to a times out");
     tokio::time::sleep(LONG).await;
     assert!(!world.is_initialised("a"));
     world.kube.heal();
@@ -114,9 +116,10 @@ async fn one_write_that_hangs_holds_no_other_node_up() {
     world.stop().await;
 }
 
-/// Few may write at once, every write hangs, and many wait for their turn.
+/// Few writes at once are allowed, every write hangs, and many nodes wait for a permit.
+// Behaviour: P6
 #[tokio::test(start_paused = true)]
-async fn addresses_that_wait_for_their_turn_make_no_worker_unwell() {
+async fn waiting_for_a_permit_does_not_make_a_worker_unhealthy() {
     let names: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
     let mut world = machines(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     (world.settings.workers, world.settings.address_writers) = (40, 1);
@@ -129,10 +132,11 @@ async fn addresses_that_wait_for_their_turn_make_no_worker_unwell() {
         assert_eq!(world.health.liveness(), Ok(()), "after {:?}", begin.elapsed());
     }
     world.kube.heal();
-    eventually("all are initialised", || names.iter().all(|name| world.is_initialised(name))).await;
+    eventually("all nodes are initialised", || names.iter().all(|name| world.is_initialised(name))).await;
     world.stop().await;
 }
 
+// Behaviour: W6
 #[tokio::test(start_paused = true)]
 async fn addresses_that_cannot_be_written_keep_the_taint() {
     let mut world = machines(&["a"]).await;
@@ -153,9 +157,10 @@ async fn addresses_that_cannot_be_written_keep_the_taint() {
     world.stop().await;
 }
 
-/// The watch is up, one question is never answered.
+/// The watch works, but one call is never answered.
+// Behaviour: W5
 #[tokio::test(start_paused = true)]
-async fn a_question_that_the_cloud_never_answers_holds_no_other_node_up_and_is_asked_again() {
+async fn unanswered_look_up_is_retried_and_blocks_no_other_node() {
     let mut world = machines(&["b"]).await;
     world.put_unlisted("sim://north/a", "a");
     world.cloud.slow("BatchGetInstances", Duration::from_hours(1));
@@ -167,7 +172,7 @@ async fn a_question_that_the_cloud_never_answers_holds_no_other_node_up_and_is_a
     world.kube.put::<Node>(joining("b"));
     tokio::time::timeout(5 * SECOND, eventually("b is initialised", || world.is_initialised("b")))
         .await
-        .expect("long before the question is given up");
+        .expect("long before the call times out");
     eventually("a is initialised", || world.is_initialised("a")).await;
     assert!((30 * SECOND..40 * SECOND).contains(&asked.elapsed()), "{:?}", asked.elapsed());
     assert_eq!(world.cloud.calls("BatchGetInstances"), 2);
@@ -175,7 +180,7 @@ async fn a_question_that_the_cloud_never_answers_holds_no_other_node_up_and_is_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
+async fn slow_api_server_causes_no_duplicate_action() {
     for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
         let mut world = machines(&["a"]).await;
         world.kube.order(Fault::slow(seconds * SECOND).on_writes());
@@ -190,7 +195,7 @@ async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_no_node_goes() {
+async fn failing_api_server_is_called_rarely_and_no_node_is_deleted() {
     for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
         let mut world = machines(&["a"]).await;
         world.kube.put::<Node>(joining("a"));
@@ -217,8 +222,9 @@ async fn one_watch_is_enough() {
     world.stop().await;
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
+async fn expired_watch_costs_one_listing() {
     let mut world = machines(&["a", "b"]).await;
     world.kube.put::<Node>(joining("a"));
     world.start();
@@ -228,12 +234,13 @@ async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
     world.kube.put::<Node>(joining("b"));
     eventually("b is initialised", || world.is_initialised("b")).await;
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.kube.writes().len(), 4, "two a node");
+    assert_eq!(world.kube.writes().len(), 4, "two per node");
     world.stop().await;
 }
 
+// Behaviour: P33
 #[tokio::test(start_paused = true)]
-async fn objects_without_the_fields_that_one_expects_harm_nobody() {
+async fn objects_without_expected_fields_are_harmless() {
     let mut world = machines(&["bare", "a"]).await;
     let read = |name: &str, rest: serde_json::Value| {
         let mut node: Node = serde_json::from_value(rest).expect("a node");
@@ -254,12 +261,12 @@ async fn objects_without_the_fields_that_one_expects_harm_nobody() {
     .await;
     assert_eq!(world.addresses("bare"), ["InternalIP=10.0.0.1"]);
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.kube.writes().len(), 4, "two a node that had the taint");
+    assert_eq!(world.kube.writes().len(), 4, "two per node that had the taint");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_in_a_state_that_we_do_not_know_is_there() {
+async fn instance_in_an_unknown_state_exists() {
     let mut world = machines(&["a"]).await;
     world.cloud.edit(|state| state.instances.values_mut().for_each(|it| it.state = 99));
     world.kube.put::<Node>(joining("a"));
@@ -271,8 +278,9 @@ async fn a_machine_in_a_state_that_we_do_not_know_is_there() {
     world.stop().await;
 }
 
+// Behaviour: P29
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_half_upgraded_is_waited_for() {
+async fn partly_upgraded_adapter_is_waited_for() {
     for rpc in ["WatchInstances", "BatchGetInstances", "GetInfo"] {
         let mut world = machines(&["a"]).await;
         world.put_unlisted("sim://north/late", "late");
@@ -289,8 +297,9 @@ async fn an_adapter_that_is_half_upgraded_is_waited_for() {
     }
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_hangs_is_begun_anew() {
+async fn hanging_watch_is_restarted() {
     let mut world = machines(&["a", "b"]).await;
     world.kube.put::<Node>(joining("a"));
     world.kube.order(Fault::hang().on(Verb::Watch, "nodes").times(2));
@@ -298,17 +307,19 @@ async fn a_watch_that_hangs_is_begun_anew() {
     tokio::time::sleep(LONG).await;
     world.kube.put::<Node>(joining("b"));
     eventually("both are initialised", || world.is_initialised("a") && world.is_initialised("b")).await;
-    assert_eq!(world.kube.writes().len(), 4, "two a node");
+    assert_eq!(world.kube.writes().len(), 4, "two per node");
     world.stop().await;
 }
 
+// Behaviour: P30
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_says_nothing_is_waited_for_and_the_node_shows_why() {
+async fn silent_adapter_is_reported_on_the_node() {
     let mut world = machines(&["a"]).await;
     world.cloud.hang(true);
     world.kube.put::<Node>(joining("a"));
     world.start();
-    eventually("it says why", || world.has_event("CloudProviderUnavailable", "not reachable since")).await;
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "not reachable since"))
+        .await;
     tokio::time::sleep(LONG).await;
     assert_eq!(world.kube.writes().len(), 0);
     assert!(world.kube.events().len() <= 10, "no flood: {:#?}", world.kube.events());
@@ -318,7 +329,7 @@ async fn an_adapter_that_says_nothing_is_waited_for_and_the_node_shows_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_whose_calls_hang_makes_the_controller_unready() {
+async fn hanging_calls_make_the_controller_unready() {
     let mut world = World::new();
     world.cloud.slow("BatchGetInstances", LONG);
     world.kube.put::<Node>(joining("a"));

@@ -1,4 +1,4 @@
-//! Whatever happens to machines, nodes, cloud and API server, in whatever order: no node goes whose machine is not proven to be gone.
+//! Any history of instances, nodes, cloud and API server: no node is deleted whose instance is not proven to be gone.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use tokio::time::{Instant, sleep};
 
 use super::world::{World, id, known};
 
-/// Few, so that much happens to each.
+/// Few nodes, so that each has many events.
 const NODES: usize = 3;
 
-/// A side that is back is noticed within this time.
+/// The controller notices within this time that a connection is back.
 const CATCH_UP: Duration = Duration::from_secs(15);
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// The machine goes, and the cloud can prove it.
+    /// The instance is lost, and the cloud can prove it.
     Ends(usize),
-    /// It is not shown any more, and nobody can say why.
+    /// It is not listed any more, and its absence cannot be proven.
     Vanishes(usize),
-    /// It is there (again).
+    /// It exists (again).
     IsThere(usize),
-    /// The cloud cannot tell what became of it, or can again.
+    /// The cloud returns an error for it, or answers again.
     Untold(usize),
     Ready(usize, bool),
-    /// The node is registered anew under its name.
+    /// The node is registered again under its name.
     Anew(usize),
     AdapterAway(bool),
     ServerAway(bool),
     Restart,
-    /// Nothing but time.
+    /// Time passes.
     Passes,
 }
 
@@ -51,19 +51,19 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// What the controller can see.
+/// What the controller can observe.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     adapter: bool,
     server: bool,
 }
 
-/// A node as the judge sees it, who knows everything.
+/// A node in the reference, which knows everything.
 #[derive(Debug)]
 struct Truth {
     name: String,
     uid: String,
-    /// When it could first and last be proven that the machine is gone, with no sign of life before or since.
+    /// When the absence could first and last be proven, with no sign of life before or since.
     proofs: Option<(Instant, Instant)>,
 }
 
@@ -88,14 +88,14 @@ impl Truth {
         }
     }
 
-    /// Whether the controller has deleted it; then it must have been right.
+    /// Whether the controller has deleted it; then that must have been right.
     #[track_caller]
     fn judge(&self, world: &World, history: &[(u64, Moment)]) -> bool {
         let there = world.node(&self.name).metadata.uid;
         if there.as_deref() == Some(self.uid.as_str()) {
             return false;
         }
-        assert_eq!(there, None, "nobody else makes nodes");
+        assert_eq!(there, None, "no other client creates nodes");
         let (first, last) = self.proofs.expect("a proof");
         assert!(last - first >= Duration::from_secs(30), "{}, {:?}: {history:?}", self.name, last - first);
         assert!(
@@ -132,7 +132,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
             sight.server = !away;
             sleep(CATCH_UP).await;
         }
-        // Without an API server there is nobody whom a kubelet could tell.
+        // Without an API server no kubelet can report.
         Moment::Ready(..) | Moment::Anew(_) if !sight.server => {}
         Moment::Ready(n, ready) => world.set_ready(&truths[n].name, if ready { "True" } else { "Unknown" }),
         Moment::Anew(n) => {
@@ -149,10 +149,10 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
     }
 }
 
-/// Returns how many nodes went.
+/// Returns the number of deleted nodes.
 async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
     let mut world = World::new();
-    // The brake is the subject of `crowd`.
+    // `crowd` tests the brake.
     world.settings.lifecycle.limits.share = 100;
     world.settings.lifecycle.limits.window = Duration::from_secs(1);
     let mut truths: [Truth; NODES] = std::array::from_fn(Truth::new);
@@ -163,7 +163,7 @@ async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
     world.start();
     let (mut n_deleted, mut sight) = (0, Sight { adapter: true, server: true });
     for (seconds, moment) in history {
-        // Not in the same instant as anything that the controller does.
+        // Avoids the instants at which the controller acts.
         sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
         for n in 0..NODES {
             truths[n].look(&world, sight);
@@ -185,7 +185,7 @@ pub(super) fn in_paused_time<T>(test: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_history_with_a_proof_in_it_ends_a_node() {
+fn history_with_a_proof_deletes_the_node() {
     let history = [(10, Moment::Ends(1)), (60, Moment::Passes)];
     assert_eq!(in_paused_time(nobody_goes_without_a_proof(&history)), 1);
 }
@@ -193,8 +193,9 @@ fn a_history_with_a_proof_in_it_ends_a_node() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: test_support::cases(8), ..ProptestConfig::default() })]
 
+    // Behaviour: ND7
     #[test]
-    fn no_history_ends_a_node_without_a_proof(
+    fn no_history_deletes_a_node_without_a_proof(
         history in prop::collection::vec((1_u64..60, moment()), 1..40),
     ) {
         in_paused_time(nobody_goes_without_a_proof(&history));

@@ -1,4 +1,4 @@
-//! New nodes and known ones when somebody else writes them, too, and when the API server is in trouble.
+//! New and known nodes when other clients write them, too, and when the API server fails.
 
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ fn set_label(kube: &FakeKube, key: &str, value: Option<&str>) {
     });
 }
 
+// Behaviour: NI15, W6
 #[tokio::test(start_paused = true)]
 async fn a_node_without_addresses_keeps_its_taint() {
     let mut world = World::new();
@@ -51,20 +52,21 @@ async fn a_node_without_addresses_keeps_its_taint() {
     sleep(Duration::from_mins(30)).await;
     assert!(!world.is_initialised("a"));
     world.kube.heal();
-    eventually("it goes on", || world.is_initialised("a")).await;
+    eventually("it continues", || world.is_initialised("a")).await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
 }
 
+// Behaviour: NI15
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_ends_between_addresses_and_taint_goes_on_where_it_was() {
+async fn restart_between_addresses_and_taint_continues() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
-    // The first write is that of the addresses; the second and all after it fail.
+    // The first write is that of the addresses; the second and all later ones fail.
     world.kube.before_next_write(|_: &FakeKube| ());
     world.kube.before_next_write(|kube: &FakeKube| kube.order(Fault::status(503).on(Verb::Patch, "nodes")));
     world.start();
-    eventually("the addresses are there", || !world.addresses("a").is_empty()).await;
+    eventually("the addresses are written", || !world.addresses("a").is_empty()).await;
     assert!(!world.is_initialised("a"));
     world.stop().await;
     let before = world.kube.writes().len();
@@ -75,8 +77,9 @@ async fn a_controller_that_ends_between_addresses_and_taint_goes_on_where_it_was
     assert_eq!(world.kube.writes().len(), before + 1, "the addresses are not written twice");
 }
 
+// Behaviour: NI2
 #[tokio::test(start_paused = true)]
-async fn fifty_heartbeats_are_no_work() {
+async fn fifty_heartbeats_cause_no_work() {
     let world = initialised().await;
     let (writes, reads) = (world.kube.writes().len(), world.kube.requests(Verb::Get, "nodes"));
     for _ in 0..50 {
@@ -94,12 +97,13 @@ async fn fifty_heartbeats_are_no_work() {
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
     assert!(
         world.node("a").status.and_then(|status| status.conditions).is_some(),
-        "conditions are the kubelet's"
+        "conditions belong to the kubelet"
     );
 }
 
+// Behaviour: NI16
 #[tokio::test(start_paused = true)]
-async fn an_event_of_ours_is_from_the_classic_component() {
+async fn events_are_from_the_former_component() {
     let world = initialised().await;
     let events = world.kube.event_objects();
     let [synced] = events.as_slice() else { panic!("{:?}", world.kube.events()) };
@@ -107,12 +111,14 @@ async fn an_event_of_ours_is_from_the_classic_component() {
     assert_eq!(synced.reporting_component.as_deref(), Some("cloud-node-controller"));
 }
 
+// Behaviour: NA2
 #[tokio::test(start_paused = true)]
-async fn what_somebody_makes_of_our_labels_is_put_right_by_one_write() {
+async fn changed_labels_are_restored_by_one_write() {
     let world = initialised().await;
     let before = world.kube.writes().len();
     set_label(&world.kube, ZONE, Some("by-hand"));
-    eventually("the cloud is the truth", || world.label("a", ZONE).as_deref() == Some("north-1")).await;
+    eventually("the cloud's value takes precedence", || world.label("a", ZONE).as_deref() == Some("north-1"))
+        .await;
     set_label(&world.kube, OLDER_ZONE, None);
     eventually("under both names", || world.label("a", OLDER_ZONE).as_deref() == Some("north-1")).await;
     calm().await;
@@ -120,28 +126,34 @@ async fn what_somebody_makes_of_our_labels_is_put_right_by_one_write() {
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
 }
 
+// Behaviour: NA3
 #[tokio::test(start_paused = true)]
-async fn without_a_cloud_the_older_label_follows_the_one_of_today() {
+async fn older_label_follows_the_current_one_without_a_cloud() {
     let world = initialised().await;
     world.cloud.away(true);
     sleep(Duration::from_mins(1)).await;
-    // Its instance is still in the mirror, whose word counts.
+    // Its instance is still in the cache, which decides.
     set_label(&world.kube, ZONE, Some("by-hand"));
-    eventually("the cloud is the truth", || world.label("a", ZONE).as_deref() == Some("north-1")).await;
+    eventually("the cloud's value takes precedence", || world.label("a", ZONE).as_deref() == Some("north-1"))
+        .await;
 
     world.kube.put::<Node>(
         node("b").provider_id("sim://north/unseen").label(ZONE, "mine").label(OLDER_ZONE, "old"),
     );
     world.kube.put::<Node>(node("c").provider_id("sim://north/unseen-2").label(OLDER_ZONE, "old"));
-    eventually("today's name is the truth", || world.label("b", OLDER_ZONE).as_deref() == Some("mine")).await;
-    eventually("or is made", || world.label("c", ZONE).as_deref() == Some("old")).await;
+    eventually("the current name takes precedence", || {
+        world.label("b", OLDER_ZONE).as_deref() == Some("mine")
+    })
+    .await;
+    eventually("or is created", || world.label("c", ZONE).as_deref() == Some("old")).await;
     let before = world.kube.writes().len();
     calm().await;
     assert_eq!(world.kube.writes().len(), before);
 }
 
+// Behaviour: NA4
 #[tokio::test(start_paused = true)]
-async fn extra_labels_come_later_and_follow_the_cloud_and_nobody_elses_do() {
+async fn extra_labels_follow_the_cloud_and_foreign_ones_stay() {
     let world = initialised().await;
     let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
     let rack = || world.label("a", "example.com/rack");
@@ -152,7 +164,7 @@ async fn extra_labels_come_later_and_follow_the_cloud_and_nobody_elses_do() {
     eventually("it follows", || rack().as_deref() == Some("r2")).await;
     set_label(&world.kube, "example.com/rack", Some("mine"));
     calm().await;
-    assert_eq!(rack().as_deref(), Some("mine"), "a person's word stays");
+    assert_eq!(rack().as_deref(), Some("mine"), "a user's value stays");
     set_label(&world.kube, "example.com/rack", None);
     eventually("what is absent is added", || rack().as_deref() == Some("r2")).await;
     world.cloud.put(machine);
@@ -161,8 +173,9 @@ async fn extra_labels_come_later_and_follow_the_cloud_and_nobody_elses_do() {
     assert_eq!(world.label("a", "example.com/owner").as_deref(), Some("me"));
 }
 
+// Behaviour: NA4
 #[tokio::test(start_paused = true)]
-async fn a_new_node_says_of_itself_what_it_likes_whatever_the_cloud_said_before() {
+async fn former_values_are_forgotten_when_a_node_is_initialised() {
     let mut world = World::new();
     let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
     world.cloud.put(machine.clone().label("example.com/rack", "r1"));
@@ -188,7 +201,7 @@ async fn the_regular_comparison_finds_nothing_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_a_known_node_breaks_later_changes_nothing() {
+async fn annotation_that_becomes_invalid_later_changes_nothing() {
     let world = initialised().await;
     let before = world.kube.writes().len();
     change(&world.kube, |node| {
@@ -201,7 +214,7 @@ async fn a_rule_that_a_known_node_breaks_later_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_of_another_project_is_not_taken_by_its_name() {
+async fn instance_of_another_project_is_not_selected_by_name() {
     let mut world = World::new();
     calm().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
@@ -232,9 +245,9 @@ async fn a_machine_of_another_project_is_not_taken_by_its_name() {
     eventually("it is initialised", || world.is_initialised("b")).await;
 }
 
-/// The watch has not told yet that the adapter was replaced.
+/// The watch has not reported yet that the adapter was replaced.
 #[tokio::test(start_paused = true)]
-async fn an_answer_by_name_counts_only_from_the_project_of_the_cluster() {
+async fn answer_by_name_counts_only_from_the_clusters_project() {
     let mut world = World::new();
     calm().await;
     world.start();
@@ -250,8 +263,9 @@ async fn an_answer_by_name_counts_only_from_the_project_of_the_cluster() {
     assert_eq!((world.provider_id("b"), world.is_initialised("b")), (None, false));
 }
 
+// Behaviour: NA7
 #[tokio::test(start_paused = true)]
-async fn a_machine_without_addresses_leaves_its_node_tainted() {
+async fn instance_without_addresses_leaves_its_node_tainted() {
     let mut world = World::new();
     calm().await;
     world.cloud.put(instance("sim://north/i-1").named("a"));
@@ -265,9 +279,9 @@ async fn a_machine_without_addresses_leaves_its_node_tainted() {
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
 }
 
-/// A cluster in which nodes have the ID with the region and without it, and an adapter that lists one of both.
+/// A cluster in which some nodes have the ID with the region and some without, and an adapter that lists one of the forms.
 #[tokio::test(start_paused = true)]
-async fn a_node_is_followed_whichever_form_its_provider_id_has() {
+async fn both_forms_of_a_provider_id_are_followed() {
     for (listed, written) in [("sim:///a", "sim://north/a"), ("sim://north/a", "sim:///a")] {
         let mut world = World::new();
         let scope = Scope { region: "north".to_owned(), fingerprint: "f".to_owned(), ..Scope::default() };

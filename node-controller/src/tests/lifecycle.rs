@@ -15,13 +15,14 @@ use tokio::time::{Instant, sleep};
 
 use super::world::{SETTINGS, WARM, World, id, known, running};
 
+// Behaviour: ND7, W4
 #[tokio::test(start_paused = true)]
-async fn a_node_goes_when_its_machine_is_proven_to_be_gone() {
+async fn node_is_deleted_when_its_instance_is_proven_gone() {
     let world = running(3).await;
     world.lose("n1");
     sleep(Duration::from_secs(29)).await;
-    assert!(world.exists("n1"), "one word is no proof");
-    eventually("it goes", || !world.exists("n1")).await;
+    assert!(world.exists("n1"), "one answer is not a proof");
+    eventually("the node is deleted", || !world.exists("n1")).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 2);
     let requests = world.cloud.read(|state| state.batch_gets.clone());
     for request in requests {
@@ -29,7 +30,7 @@ async fn a_node_goes_when_its_machine_is_proven_to_be_gone() {
         assert_eq!(context.priority(), Priority::Lifecycle);
         assert_eq!(context.max_staleness, Some(prost_types::Duration::default()), "live");
     }
-    eventually("it is told", || {
+    eventually("the Event is emitted", || {
         world
             .has_event("DeletingNode", "n1: Deleting node n1 because it does not exist in the cloud provider")
     })
@@ -47,22 +48,23 @@ async fn a_node_goes_when_its_machine_is_proven_to_be_gone() {
     assert!(delete.body["preconditions"]["resourceVersion"].is_string(), "{delete:?}");
 }
 
-/// A rolling update: the next replica answers before anybody takes the adapter for gone.
+/// A rolling update: the next replica answers before the adapter counts as unavailable.
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_replaced_in_a_moment_is_asked_whose_provider_ids_are_its_own() {
+async fn replaced_adapter_is_asked_for_its_provider_id_scheme() {
     let world = running(3).await;
     sleep(Duration::from_mins(1)).await;
     let asked = world.cloud.calls("GetInfo");
     world.cloud.away(true);
     sleep(Duration::from_millis(10)).await;
     world.cloud.away(false);
-    eventually("it is asked", || world.cloud.calls("GetInfo") == asked + 1).await;
+    eventually("the cloud is asked", || world.cloud.calls("GetInfo") == asked + 1).await;
     sleep(Duration::from_mins(10)).await;
     assert_eq!(world.cloud.calls("GetInfo"), asked + 1, "once");
 }
 
+// Behaviour: P12
 #[tokio::test(start_paused = true)]
-async fn no_node_goes_while_the_adapter_is_in_another_project() {
+async fn no_node_is_deleted_while_the_adapter_is_in_another_project() {
     let world = running(3).await;
     world.cloud.moves_to("other");
     world.lose("n1");
@@ -75,11 +77,12 @@ async fn no_node_goes_while_the_adapter_is_in_another_project() {
         )
     );
     world.cloud.moves_to("fake");
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
 }
 
+// Behaviour: ND4, W1
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_ready_costs_nothing_while_the_cloud_lists_its_machine() {
+async fn unready_node_with_a_listed_instance_costs_nothing() {
     let world = running(200).await;
     for n in 0..200 {
         world.set_ready(&format!("n{n}"), "Unknown");
@@ -90,21 +93,24 @@ async fn a_node_that_is_not_ready_costs_nothing_while_the_cloud_lists_its_machin
     assert!(world.kube.events().is_empty(), "{:?}", world.kube.events());
 }
 
+// Behaviour: ND1
 #[tokio::test(start_paused = true)]
-async fn a_ready_node_is_never_deleted_whatever_the_cloud_thinks() {
+async fn ready_node_is_never_deleted() {
     let world = running(3).await;
     world.cloud.end(&id("n1"));
     sleep(Duration::from_hours(1)).await;
     assert!(world.exists("n1"));
-    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "nobody even asks");
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "the cloud is not even asked");
 }
 
+// Behaviour: ND6
 #[tokio::test(start_paused = true)]
-async fn an_absence_that_is_not_proven_deletes_nothing_and_is_told() {
+async fn unproven_absence_deletes_nothing_and_is_reported() {
     let world = running(3).await;
     world.cloud.edit(|state| drop(state.instances.remove(&id("n1"))));
     world.set_ready("n1", "Unknown");
-    eventually("it is told", || world.has_event("InstanceNotVisible", "kubectl delete node n1")).await;
+    eventually("the Event is emitted", || world.has_event("InstanceNotVisible", "kubectl delete node n1"))
+        .await;
     sleep(Duration::from_hours(6)).await;
     assert!(world.exists("n1"));
     assert_eq!(world.n_deletions(), 0);
@@ -113,26 +119,28 @@ async fn an_absence_that_is_not_proven_deletes_nothing_and_is_told() {
     assert!((70..=80).contains(&questions), "{questions}");
 }
 
+// Behaviour: ND6
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_cannot_tell_deletes_nothing() {
+async fn error_of_the_cloud_deletes_nothing() {
     let world = running(3).await;
     world.lose("n1");
     world.cloud.edit(|state| state.untold.insert(id("n1")));
     sleep(Duration::from_hours(1)).await;
     assert!(world.exists("n1"));
     world.cloud.edit(|state| state.untold.clear());
-    eventually("it goes when the cloud can tell", || !world.exists("n1")).await;
+    eventually("the node is deleted when the cloud answers again", || !world.exists("n1")).await;
 }
 
+// Behaviour: ND6
 #[tokio::test(start_paused = true)]
-async fn why_the_cloud_cannot_tell_is_told_at_the_node_each_hour() {
+async fn error_of_the_cloud_is_reported_each_hour() {
     let world = running(3).await;
     world.lose("n1");
     world.cloud.edit(|state| state.untold.insert(id("n1")));
-    let words = "n1: Stays though it is not ready: the cloud cannot tell whether its instance sim://north/n1 is there";
-    eventually("it is told", || world.has_event("CloudProviderFailed", words)).await;
+    let words = "n1: The node is not ready but is not deleted: the cloud returned an error for its instance sim://north/n1";
+    eventually("the Event is emitted", || world.has_event("CloudProviderFailed", words)).await;
     assert!(world.has_event("CloudProviderFailed", "VENDOR_UNAVAILABLE: ordered by the test"));
-    // Errors come and go.
+    // The error alternates with answers.
     for n in 0..16 {
         sleep(Duration::from_mins(15)).await;
         world.cloud.edit(|state| {
@@ -146,20 +154,21 @@ async fn why_the_cloud_cannot_tell_is_told_at_the_node_each_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttled_question_is_repeated_when_the_cloud_said() {
+async fn throttled_request_is_retried_after_its_delay() {
     let world = running(3).await;
     let error = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(100));
     world.cloud.fail_next("BatchGetInstances", error);
     world.lose("n1");
     sleep(Duration::from_secs(95)).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 3);
-    assert!(!world.has_event("CloudProviderFailed", ""), "once is nobody's concern");
+    assert!(!world.has_event("CloudProviderFailed", ""), "a single error is not reported");
 }
 
+// Behaviour: ND8, W3
 #[tokio::test(start_paused = true)]
-async fn nodes_of_other_clouds_and_nodes_without_a_machine_are_left_alone() {
+async fn nodes_of_other_clouds_or_without_an_instance_are_left_alone() {
     let mut world = World::new();
     world.cloud.put(instance(&id("n0")).named("n0"));
     for (name, id) in [("aws", "aws:///z/i-1"), ("odd", "i-1"), ("other", "simulated://north/i-1")] {
@@ -172,8 +181,9 @@ async fn nodes_of_other_clouds_and_nodes_without_a_machine_are_left_alone() {
     assert!(world.kube.writes().is_empty(), "{:?}", world.kube.writes());
 }
 
+// Behaviour: ND9
 #[tokio::test(start_paused = true)]
-async fn an_initialised_node_of_another_cloud_is_told_once() {
+async fn initialised_node_of_another_cloud_is_reported_once() {
     let mut world = World::new();
     world.cloud.put(instance(&id("n0")).named("n0"));
     world.kube.put::<Node>(known("n0").ready("True"));
@@ -185,67 +195,71 @@ async fn an_initialised_node_of_another_cloud_is_told_once() {
         world.kube.put::<Node>(node(name).provider_id(id).ready(ready));
     }
     world.start();
-    let words = "Leaves the node alone: its instance aws:///z/i-1 belongs to another cloud than the cloud adapter's, \
+    let words = "Ignoring the node: its instance aws:///z/i-1 belongs to another cloud than the cloud adapter's, \
                  whose provider IDs begin with sim://";
-    eventually("it is told", || world.has_event("InstanceOfAnotherCloud", words)).await;
+    eventually("the Event is emitted", || world.has_event("InstanceOfAnotherCloud", words)).await;
     sleep(Duration::from_hours(26)).await;
     let events = world.kube.events();
     let told: Vec<_> = events.iter().filter(|event| event.contains(" InstanceOfAnotherCloud ")).collect();
     assert_eq!(told.len(), 2, "aws and down, once each: {told:#?}");
     assert!(told.iter().all(|event| !event.contains(" odd:") && !event.contains(" n0:")), "{told:#?}");
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
-    // News when it is so again.
+    // Reported again when it begins again.
     world.cloud.edit(|state| state.info.provider = "aws".to_owned());
     world.cloud.away(true);
     sleep(Duration::from_secs(30)).await;
     world.cloud.away(false);
-    eventually("the others are told", || world.has_event("InstanceOfAnotherCloud", "sim://north/n0 belongs"))
-        .await;
+    eventually("the others are reported", || {
+        world.has_event("InstanceOfAnotherCloud", "sim://north/n0 belongs")
+    })
+    .await;
 }
 
+// Behaviour: ND5
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_away_deletes_nothing() {
+async fn unavailable_adapter_deletes_nothing() {
     let world = running(3).await;
     world.lose("n1");
     world.cloud.away(true);
     sleep(Duration::from_hours(1)).await;
     assert!(world.exists("n1"));
     world.cloud.away(false);
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_machine_comes_back_in_between_stays() {
+async fn node_whose_instance_returns_stays() {
     let world = running(3).await;
     world.lose("n1");
-    eventually("it was asked about", || world.cloud.calls("BatchGetInstances") == 1).await;
+    eventually("the cloud was asked", || world.cloud.calls("BatchGetInstances") == 1).await;
     world.cloud.put(instance(&id("n1")).named("n1"));
     sleep(Duration::from_secs(20)).await;
     world.cloud.edit(|state| drop(state.instances.remove(&id("n1"))));
     sleep(Duration::from_secs(29)).await;
-    assert!(world.exists("n1"), "it begins anew");
+    assert!(world.exists("n1"), "it starts again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_ready_for_a_moment_begins_anew() {
+async fn node_that_is_ready_for_a_moment_starts_again() {
     let world = running(3).await;
     world.lose("n1");
-    eventually("it was asked about", || world.cloud.calls("BatchGetInstances") == 1).await;
+    eventually("the cloud was asked", || world.cloud.calls("BatchGetInstances") == 1).await;
     sleep(Duration::from_secs(25)).await;
     world.set_ready("n1", "True");
     sleep(Duration::from_secs(10)).await;
     world.set_ready("n1", "Unknown");
     sleep(Duration::from_secs(29)).await;
     assert!(world.exists("n1"));
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
 }
 
+// Behaviour: ND11
 #[tokio::test(start_paused = true)]
-async fn a_sign_of_life_counts_however_short_it_is() {
+async fn short_sign_of_life_counts() {
     for name in ["ready", "listed"] {
         let world = running(3).await;
         world.lose("n1");
-        eventually("it was asked about", || world.cloud.calls("BatchGetInstances") == 1).await;
+        eventually("the cloud was asked", || world.cloud.calls("BatchGetInstances") == 1).await;
         sleep(Duration::from_secs(26)).await;
         match name {
             "ready" => world.set_ready("n1", "True"),
@@ -254,20 +268,21 @@ async fn a_sign_of_life_counts_however_short_it_is() {
         sleep(Duration::from_millis(10)).await;
         world.lose("n1");
         sleep(Duration::from_secs(29)).await;
-        assert!(world.exists("n1"), "{name}: it begins anew");
-        eventually("it goes", || !world.exists("n1")).await;
+        assert!(world.exists("n1"), "{name}: it starts again");
+        eventually("the node is deleted", || !world.exists("n1")).await;
     }
 }
 
+// Behaviour: ND11
 #[tokio::test(start_paused = true)]
-async fn a_node_that_becomes_ready_in_the_last_moment_stays() {
+async fn node_that_becomes_ready_at_the_last_moment_stays() {
     let world = running(3).await;
-    // The mirror of the nodes is cut off: it does not see what happens.
+    // The cache of the nodes is disconnected: it does not show the changes.
     world.lose("n1");
-    eventually("it was asked about", || world.cloud.calls("BatchGetInstances") == 1).await;
+    eventually("the cloud was asked", || world.cloud.calls("BatchGetInstances") == 1).await;
     sleep(Duration::from_secs(5)).await;
     world.kube.order(Fault::slow(Duration::from_secs(3)).on(Verb::Get, "nodes"));
-    eventually("it was asked about again", || world.cloud.calls("BatchGetInstances") == 2).await;
+    eventually("the cloud was asked again", || world.cloud.calls("BatchGetInstances") == 2).await;
     world.kube.order(Fault::hang().on(Verb::Watch, "nodes"));
     world.set_ready("n1", "True");
     sleep(Duration::from_secs(60)).await;
@@ -275,7 +290,7 @@ async fn a_node_that_becomes_ready_in_the_last_moment_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_changes_between_the_look_and_the_deletion_is_looked_at_again() {
+async fn node_that_changes_before_its_deletion_is_checked_again() {
     let world = running(3).await;
     world.kube.before_next_write(|kube: &FakeKube| {
         kube.change::<Node>(&ObjectName::cluster("n1"), |node| {
@@ -283,13 +298,14 @@ async fn a_node_that_changes_between_the_look_and_the_deletion_is_looked_at_agai
         });
     });
     world.lose("n1");
-    eventually("it goes all the same", || !world.exists("n1")).await;
-    assert_eq!(world.n_deletions(), 2, "the first was refused");
+    eventually("the node is deleted all the same", || !world.exists("n1")).await;
+    assert_eq!(world.n_deletions(), 2, "the first attempt was refused");
     assert!(!world.has_event("DeletingNodeFailed", ""), "{:?}", world.kube.events());
 }
 
+// Behaviour: ND11
 #[tokio::test(start_paused = true)]
-async fn a_node_made_anew_under_its_name_is_not_deleted_for_the_old_one() {
+async fn recreated_node_is_not_deleted_for_the_old_one() {
     let world = running(3).await;
     world.kube.before_next_write(|kube: &FakeKube| {
         kube.delete::<Node>(&ObjectName::cluster("n1"));
@@ -297,26 +313,30 @@ async fn a_node_made_anew_under_its_name_is_not_deleted_for_the_old_one() {
     });
     world.cloud.put(instance("sim://north/new").named("n1"));
     world.lose("n1");
-    eventually("it is tried", || world.n_deletions() == 1).await;
+    eventually("it is attempted", || world.n_deletions() == 1).await;
     sleep(Duration::from_mins(10)).await;
     assert_eq!(world.node("n1").metadata.uid.as_deref(), Some("uid-new"));
     assert_eq!(world.n_deletions(), 1);
 }
 
+// Behaviour: ND7
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_fails_is_told_and_tried_again() {
+async fn failed_deletion_is_reported_and_retried() {
     for fault in [Fault::status(500), Fault::throttled(Duration::from_secs(1)), Fault::hang()] {
         let world = running(3).await;
         world.kube.order(fault.on(Verb::Delete, "nodes").times(1));
         world.lose("n1");
-        eventually("it is told", || world.has_event("DeletingNodeFailed", "Failed deleting node n1: ")).await;
+        eventually("the Event is emitted", || {
+            world.has_event("DeletingNodeFailed", "Failed deleting node n1: ")
+        })
+        .await;
         sleep(Duration::from_mins(11)).await;
         assert!(!world.exists("n1"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_somebody_else_deletes_first_is_no_failure() {
+async fn node_deleted_by_another_client_is_not_a_failure() {
     let world = running(3).await;
     world.kube.before_next_write(|kube: &FakeKube| kube.delete::<Node>(&ObjectName::cluster("n1")));
     world.lose("n1");
@@ -326,8 +346,9 @@ async fn a_node_that_somebody_else_deletes_first_is_no_failure() {
     assert_eq!(world.n_deletions(), 1);
 }
 
+// Behaviour: ND10
 #[tokio::test(start_paused = true)]
-async fn a_new_node_whose_machine_is_not_listed_yet_is_not_deleted() {
+async fn new_node_whose_instance_is_not_listed_yet_is_not_deleted() {
     let mut world = World::new();
     world.settings.lifecycle.limits.window = Duration::from_secs(1);
     world.start();
@@ -337,11 +358,12 @@ async fn a_new_node_whose_machine_is_not_listed_yet_is_not_deleted() {
     world.kube.put::<Node>(known("young").uninitialised().ready("False").created(created));
     sleep(Duration::from_secs(280)).await;
     assert!(world.exists("young"));
-    eventually("after five minutes it may go", || !world.exists("young")).await;
+    eventually("after five minutes it may be deleted", || !world.exists("young")).await;
 }
 
+// Behaviour: W5
 #[tokio::test(start_paused = true)]
-async fn one_node_whose_write_hangs_keeps_no_other() {
+async fn hanging_write_does_not_block_other_deletions() {
     let world = running(20).await;
     world.kube.order(Fault::hang().on(Verb::Delete, "nodes").of("n1"));
     for name in ["n1", "n2", "n3"] {
@@ -352,25 +374,26 @@ async fn one_node_whose_write_hangs_keeps_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_loses_nothing_but_time() {
+async fn unavailable_api_server_only_delays() {
     let world = running(3).await;
     world.kube.away(true);
     world.lose("n1");
     sleep(Duration::from_mins(30)).await;
     assert!(world.exists("n1"));
     world.kube.away(false);
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
 }
 
-/// What the README promises from when the node is not ready and its machine not listed, if the cloud can prove that it is gone so much
-/// later.
+/// The bound in the README, from when the node is not ready and its instance not listed, if the cloud can prove the absence only after this
+/// time.
 fn bound(unproven_for: Duration) -> Duration {
     let settings = SETTINGS.lifecycle;
     2 * unproven_for + Duration::from_secs(5) + settings.confirm_after + 2 * settings.period
 }
 
+// Behaviour: ND7
 #[tokio::test(start_paused = true)]
-async fn from_the_loss_of_a_machine_to_the_end_of_its_node_there_is_a_bound() {
+async fn time_from_loss_to_deletion_is_bounded() {
     for (ends_for, unproven_for) in [(0, 0), (200, 0), (0, 30), (33, 30), (200, 30), (1000, 30), (200, 120)] {
         let (ends_for, unproven_for) = (Duration::from_secs(ends_for), Duration::from_secs(unproven_for));
         let world = running(3).await;
@@ -381,7 +404,7 @@ async fn from_the_loss_of_a_machine_to_the_end_of_its_node_there_is_a_bound() {
         let lost = Instant::now();
         sleep(unproven_for).await;
         world.cloud.end(&id("n1"));
-        eventually("it goes", || !world.exists("n1")).await;
+        eventually("the node is deleted", || !world.exists("n1")).await;
         let (took, bound) = (lost.elapsed(), bound(unproven_for));
         assert!(
             took <= bound,
@@ -390,38 +413,36 @@ async fn from_the_loss_of_a_machine_to_the_end_of_its_node_there_is_a_bound() {
     }
 }
 
+// Behaviour: P31
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_went_while_nobody_looked_takes_its_node_along() {
+async fn instance_lost_while_no_controller_ran_is_noticed() {
     let mut world = running(4).await;
     world.stop().await;
     world.lose("n1");
     world.kube.delete::<Node>(&ObjectName::cluster("n2"));
     world.cloud.end(&id("n2"));
     world.start();
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
     sleep(WARM).await;
     assert!(world.exists("n0") && world.exists("n3"));
-    assert_eq!(
-        (world.n_deletions(), world.cloud.calls("BatchGetInstances")),
-        (1, 2),
-        "n2 is nobody's concern"
-    );
+    assert_eq!((world.n_deletions(), world.cloud.calls("BatchGetInstances")), (1, 2), "n2 is not reported");
 }
 
+// Behaviour: P31
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_knows_of_no_others_is_shown_some_of_the_cluster() {
+async fn adapter_gets_witnesses_of_the_cluster() {
     let world = running(4).await;
     world.cloud.edit(|state| state.wants_witnesses = true);
     world.lose("n1");
-    eventually("it goes", || !world.exists("n1")).await;
+    eventually("the node is deleted", || !world.exists("n1")).await;
     assert!(["n0", "n2", "n3"].iter().all(|name| world.exists(name)));
     let asked: Vec<usize> =
         world.cloud.read(|state| state.batch_gets.iter().map(|request| request.refs.len()).collect());
-    assert_eq!(asked, [1, 3, 3], "others when it could not prove it, and then each time");
+    assert_eq!(asked, [1, 3, 3], "witnesses after a failed proof, and then each time");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_that_is_lost_too_bears_witness() {
+async fn lost_instances_are_no_witnesses() {
     let world = running(3).await;
     world.cloud.edit(|state| state.wants_witnesses = true);
     for name in ["n0", "n1", "n2"] {
@@ -432,8 +453,9 @@ async fn nobody_that_is_lost_too_bears_witness() {
     assert!(world.cloud.read(|state| state.batch_gets.iter().all(|request| request.refs.len() == 3)));
 }
 
+// Behaviour: P32
 #[tokio::test(start_paused = true)]
-async fn whoever_changes_a_node_in_each_attempt_to_delete_it_does_not_keep_it() {
+async fn repeated_conflicts_do_not_prevent_a_deletion() {
     let world = running(3).await;
     for n in 0..20 {
         world.kube.before_next_write(move |kube: &FakeKube| {
@@ -444,18 +466,19 @@ async fn whoever_changes_a_node_in_each_attempt_to_delete_it_does_not_keep_it() 
         });
     }
     world.lose("n1");
-    eventually("it goes in the end", || !world.exists("n1")).await;
+    eventually("the node is deleted in the end", || !world.exists("n1")).await;
     assert_eq!(world.n_deletions(), 21);
     assert!(!world.has_event("DeletingNodeFailed", "") && !world.has_event("DeletionHeld", ""));
 }
 
+// Behaviour: ND6, P30
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_takes_no_question_deletes_nothing() {
-    for trouble in ["lacks the call", "lets nobody in", "says nothing"] {
+async fn adapter_that_refuses_requests_deletes_nothing() {
+    for trouble in ["lacks the call", "forbids it", "says nothing"] {
         let world = running(3).await;
         match trouble {
             "lacks the call" => world.cloud.without("BatchGetInstances"),
-            "lets nobody in" => {
+            "forbids it" => {
                 for _ in 0..100 {
                     let refusal = AdapterError::new(Reason::CallerForbidden, "you may not");
                     world.cloud.fail_next("BatchGetInstances", refusal);
@@ -470,10 +493,10 @@ async fn an_adapter_that_takes_no_question_deletes_nothing() {
         sleep(Duration::from_hours(1)).await;
         assert!(world.exists("n1"), "{trouble}");
         let questions = world.cloud.calls("BatchGetInstances");
-        assert!(questions < 30, "{trouble}: {questions} questions in an hour");
+        assert!(questions < 30, "{trouble}: {questions} requests in an hour");
         world.cloud.with("BatchGetInstances");
         world.cloud.edit(|state| state.errors.clear());
         world.cloud.hang(false);
-        eventually("it goes when the cloud can be asked", || !world.exists("n1")).await;
+        eventually("the node is deleted when the cloud can be asked", || !world.exists("n1")).await;
     }
 }

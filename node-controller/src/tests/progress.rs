@@ -1,4 +1,4 @@
-//! Whether the queue is connected to what watches over it.
+//! Whether the queue is connected to the health check.
 
 use std::time::Duration;
 
@@ -8,18 +8,19 @@ use tokio::time::sleep;
 
 use super::world::World;
 
+// Behaviour: P6, W21
 #[tokio::test(start_paused = true)]
-async fn nodes_that_no_worker_takes_make_the_process_unwell() {
+async fn stuck_workers_make_the_process_unhealthy() {
     let mut world = World::new();
-    // Flags do not allow it: it is how workers look that are all stuck.
+    // Flags do not allow zero: it simulates workers that are all stuck.
     world.settings.workers = 0;
     world.start();
     sleep(Duration::from_mins(10)).await;
-    assert_eq!(world.health.liveness(), Ok(()), "nothing is there to do");
+    assert_eq!(world.health.liveness(), Ok(()), "an empty queue");
     world.kube.put::<Node>(node("a").uninitialised());
     sleep(Duration::from_mins(4)).await;
-    assert_eq!(world.health.liveness(), Ok(()), "so long it may take");
+    assert_eq!(world.health.liveness(), Ok(()), "within the allowed time");
     sleep(Duration::from_mins(2)).await;
-    let error = world.health.liveness().expect_err("nobody takes it");
-    assert!(error.starts_with("Nodes: keys wait, and no worker has taken one for "), "{error}");
+    let error = world.health.liveness().expect_err("no worker takes it");
+    assert!(error.starts_with("Nodes: keys are due, and no worker has taken one for "), "{error}");
 }

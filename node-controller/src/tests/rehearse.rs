@@ -1,4 +1,4 @@
-//! What the page of plans says of nodes, and a controller that only looks.
+//! The page of plans for nodes, and a controller in dry run.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 impl World {
     async fn plans(&self) -> Plans {
-        self.explain.plan("").await.expect("it runs")
+        self.explain.plan("").await.expect("the controller runs")
     }
 
     /// Writes to the API server.
@@ -26,7 +26,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_looks_changes_nothing_and_says_what_it_would_write() {
+async fn dry_run_writes_nothing_and_shows_the_writes() {
     let mut world = World::new();
     world.dry_run = true;
     for name in ["new", "off", "gone", "well"] {
@@ -54,14 +54,14 @@ async fn who_only_looks_changes_nothing_and_says_what_it_would_write() {
         new[0].starts_with("addresses ") && new[1].starts_with("initialise provider ID sim://north/new"),
         "{new:?}"
     );
-    assert_eq!(told("gone"), ["delete the node: its machine is gone"]);
+    assert_eq!(told("gone"), ["delete the node: its instance is gone"]);
     assert_eq!(
         told("off").last().map(String::as_str),
-        Some("add the taint node.cloudprovider.kubernetes.io/shutdown: its machine is switched off")
+        Some("add the taint node.cloudprovider.kubernetes.io/shutdown: its instance is switched off")
     );
     assert_eq!((plans.dry_run, plans.looked_at, plans.of), (true, 4, 4));
     assert!(plans.objects.iter().all(|it| it.kind == "Node" && it.key != "well"), "{plans:?}");
-    let seen = world.explain.one("gone").expect("a good key");
+    let seen = world.explain.one("gone").expect("a valid key");
     assert_eq!(
         (seen.state, seen.waits_for.as_deref()),
         (State::Waiting, Some("Dry run: nothing is changed"))
@@ -78,13 +78,13 @@ async fn who_only_looks_changes_nothing_and_says_what_it_would_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_waits_for_is_in_the_words_of_its_event() {
+async fn wait_of_a_node_has_the_text_of_its_event() {
     let world = running(1).await;
     world.kube.put::<Node>(node("other").uninitialised());
     calm().await;
     let plans = world.plans().await;
     let [only] = plans.objects.as_slice() else { panic!("{plans:?}") };
-    assert_eq!(only.trouble, world.explain.one("other").expect("a good key").waits_for);
+    assert_eq!(only.trouble, world.explain.one("other").expect("a valid key").waits_for);
     assert!(only.trouble.is_some() && only.cluster.is_empty());
     assert_eq!((plans.looked_at, plans.of), (2, 2));
 }

@@ -1,4 +1,4 @@
-//! What a node waits for is told again before the API server forgets it, in the same Event, and nobody is asked for that.
+//! A waiting node's Event is re-emitted before the API server forgets it, as the same Event and without a request.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::world::{World, calm, id};
 
-/// How often the node was told this reason, all in one Event.
+/// How often this reason was emitted for the node, all in one Event.
 fn told(world: &World, reason: &str) -> i32 {
     let events = world.kube.event_objects();
     let counts: Vec<i32> = events
@@ -43,20 +43,22 @@ async fn is_told_no_more(world: &World, reason: &str) {
     assert_eq!(told(world, reason), before, "{:?}", world.kube.events());
 }
 
+// Behaviour: NI10
 #[tokio::test(start_paused = true)]
-async fn a_machine_of_another_cloud_is_told_as_long_as_the_node_waits() {
+async fn foreign_instance_is_reported_while_the_node_waits() {
     let mut world = World::new();
     world.start();
     calm().await;
     world.kube.put::<Node>(node("a").uninitialised().provider_id("aws:///z/i-1"));
-    eventually("it is told", || told(&world, "InstanceForeign") == 1).await;
+    eventually("the Event is emitted", || told(&world, "InstanceForeign") == 1).await;
     is_told_for_two_hours(&world, "InstanceForeign").await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     is_told_no_more(&world, "InstanceForeign").await;
 }
 
+// Behaviour: NI10
 #[tokio::test(start_paused = true)]
-async fn two_machines_of_one_name_are_told_until_one_is_left() {
+async fn ambiguous_name_is_reported_until_one_instance_is_left() {
     let mut world = World::new();
     for n in ["1", "2"] {
         world.cloud.put(instance(&id(n)).named("a").at("10.0.0.1"));
@@ -64,7 +66,7 @@ async fn two_machines_of_one_name_are_told_until_one_is_left() {
     world.start();
     calm().await;
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it is told", || told(&world, "InstanceAmbiguous") == 1).await;
+    eventually("the Event is emitted", || told(&world, "InstanceAmbiguous") == 1).await;
     is_told_for_two_hours(&world, "InstanceAmbiguous").await;
     world.cloud.put(instance(&id("2")).named("b").at("10.0.0.1"));
     eventually("it is initialised", || world.is_initialised("a")).await;

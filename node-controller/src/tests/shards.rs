@@ -1,4 +1,4 @@
-//! Two replicas that share the nodes between them.
+//! Two replicas that share the nodes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{NAMES, controller};
 const LASTS: Duration = Duration::from_hours(10);
 const N_NODES: usize = 40;
 
-/// A replica at work in these shards of four.
+/// A replica with these shards of four.
 fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = usize>) -> (Seats, Replica) {
     let seats = Seats::new("node-controller", 4);
     shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
@@ -25,7 +25,7 @@ fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = 
 
 type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
 
-/// But for what is kept on the Lease.
+/// Without those to the Lease.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }
@@ -34,8 +34,9 @@ fn uid(n: usize) -> String {
     format!("uid-n{n}")
 }
 
+// Behaviour: P9
 #[tokio::test(start_paused = true)]
-async fn replicas_do_each_node_once_and_what_one_leaves_another_takes_up() {
+async fn replicas_initialise_each_node_once_and_take_over() {
     let world = World::new();
     let (first, _running) = replica(&world.kube, &world.cloud, [0, 1]);
     let (second, _running) = replica(&world.kube, &world.cloud, [2]);
@@ -53,20 +54,21 @@ async fn replicas_do_each_node_once_and_what_one_leaves_another_takes_up() {
     eventually("three quarters are initialised", || done(&[0, 1, 2])).await;
     calm().await;
     let ours = (0..N_NODES).filter(|n| of.of(&uid(*n)) != 3).count();
-    assert_eq!(n_writes(&world), 2 * ours, "two writes a node, by whoever has it");
+    assert_eq!(n_writes(&world), 2 * ours, "two writes a node, by the replica that has it");
     assert!((0..N_NODES).filter(|n| of.of(&uid(*n)) == 3).all(|n| !world.is_initialised(&format!("n{n}"))));
 
     second.give(3, LASTS);
-    eventually("all are initialised", || done(&[0, 1, 2, 3])).await;
-    // It moves: nothing is left to do.
+    eventually("all nodes are initialised", || done(&[0, 1, 2, 3])).await;
+    // The shard moves: nothing is left to do.
     first.take(1);
     second.give(1, LASTS);
     calm().await;
     assert_eq!(n_writes(&world), 2 * N_NODES);
 }
 
+// Behaviour: P9
 #[tokio::test(start_paused = true)]
-async fn replicas_together_delete_no_more_than_one_would_and_only_their_own_nodes() {
+async fn replicas_share_the_deletion_limit() {
     let world = World::new();
     for n in 0..N_NODES {
         let name = format!("n{n}");
@@ -77,22 +79,22 @@ async fn replicas_together_delete_no_more_than_one_would_and_only_their_own_node
     let (_second, _running) = replica(&world.kube, &world.cloud, [2, 3]);
     tokio::time::sleep(world::WARM).await;
     let of = first.shards();
-    // One in each replica's shards.
+    // One in the shards of each replica.
     let lost = [[0, 1], [2, 3]].map(|shards| (0..N_NODES).find(|n| shards.contains(&of.of(&uid(*n)))));
     let lost = lost.map(|n| format!("n{}", n.expect("one of them")));
     lost.iter().for_each(|name| world.lose(name));
-    eventually("both go", || lost.iter().all(|name| !world.exists(name))).await;
+    eventually("both are deleted", || lost.iter().all(|name| !world.exists(name))).await;
     assert_eq!(world.n_deletions(), 2, "each of them once");
     (0..N_NODES)
         .map(|n| format!("n{n}"))
         .filter(|name| !lost.contains(name))
         .for_each(|name| world.lose(&name));
     tokio::time::sleep(Duration::from_mins(30)).await;
-    assert_eq!(world.n_deletions(), 2, "the brakes of both hold the crowd");
+    assert_eq!(world.n_deletions(), 2, "the brakes of both hold the nodes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_brake_knows_nothing_of_a_shard_that_another_had() {
+async fn brake_starts_again_for_an_acquired_shard() {
     let world = World::new();
     for n in 0..N_NODES {
         let name = format!("n{n}");
@@ -104,20 +106,20 @@ async fn a_brake_knows_nothing_of_a_shard_that_another_had() {
     seats.give(2, LASTS);
     seats.give(3, LASTS);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    // Few enough for a brake that is warm: 30 % of 40 nodes.
+    // Allowed for a brake that has run for a window: 30 % of 40 nodes.
     (0..6).for_each(|n| world.lose(&format!("n{n}")));
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(
         world.n_deletions() <= 1,
-        "whoever had the other half may have deleted some: {}",
+        "the replica that had the other half may have deleted some: {}",
         world.n_deletions()
     );
-    eventually("they go in time", || world.n_deletions() == 6).await;
+    eventually("they are deleted in time", || world.n_deletions() == 6).await;
 }
 
-/// A Lease that could not be renewed in time, and that nobody else took.
+/// A Lease that could not be renewed in time, and that no other replica took.
 #[tokio::test(start_paused = true)]
-async fn a_brake_knows_what_it_let_go_before_a_lapse() {
+async fn brake_remembers_deletions_across_a_lapse() {
     let world = World::new();
     for n in 0..N_NODES {
         let name = format!("n{n}");
@@ -127,7 +129,7 @@ async fn a_brake_knows_what_it_let_go_before_a_lapse() {
     let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
     tokio::time::sleep(world::WARM).await;
     (0..12).for_each(|n| world.lose(&format!("n{n}")));
-    eventually("30 % of 40 go", || world.n_deletions() == 12).await;
+    eventually("30 % of 40 are deleted", || world.n_deletions() == 12).await;
     seats.lapse(1);
     calm().await;
     seats.recover(1, LASTS);

@@ -19,8 +19,9 @@ impl World {
     }
 }
 
+// Behaviour: ND2
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_switched_off_taints_its_node_until_that_is_ready() {
+async fn stopped_instance_taints_its_node_until_it_is_ready() {
     let world = running(3).await;
     let other = Taint { key: "kept".to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() };
     world.kube.change::<Node>(&ObjectName::cluster("n1"), |node| {
@@ -40,14 +41,15 @@ async fn a_machine_that_is_switched_off_taints_its_node_until_that_is_ready() {
     sleep(Duration::from_mins(1)).await;
     assert!(world.has_shutdown_taint("n1"), "it stays until the node is ready");
     world.set_ready("n1", "True");
-    eventually("it goes", || !world.has_shutdown_taint("n1")).await;
+    eventually("the taint is removed", || !world.has_shutdown_taint("n1")).await;
     assert_eq!(taints(&world.node("n1")), [other]);
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
 }
 
-/// Names may mislead: they do for a taint, which goes when the node is ready, and never for a deletion.
+/// Names may be misleading: they are enough for a taint, which is removed when the node is ready, and never for a deletion.
+// Behaviour: ND3
 #[tokio::test(start_paused = true)]
-async fn a_node_without_a_provider_id_is_tainted_for_the_only_machine_of_its_name_and_never_deleted() {
+async fn node_without_provider_id_is_tainted_by_name_but_never_deleted() {
     let mut world = World::new();
     let stopped = |id: &str, name: &str| instance(id).named(name).state(InstanceState::Stopped);
     world.cloud.put(instance("sim://north/other").named("other"));
@@ -67,13 +69,13 @@ async fn a_node_without_a_provider_id_is_tainted_for_the_only_machine_of_its_nam
         assert!(!world.has_shutdown_taint(name), "{name}");
     }
     assert!(world.exists("one"), "only a provider ID proves an end");
-    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "and nobody is asked by a name");
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "no request by name");
     world.set_ready("one", "True");
-    eventually("it goes", || !world.has_shutdown_taint("one")).await;
+    eventually("the taint is removed", || !world.has_shutdown_taint("one")).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_of_ours_does_not_cost_anybody_else_theirs() {
+async fn shutdown_taint_keeps_other_taints() {
     let world = running(3).await;
     for n in 0..3 {
         world.kube.before_next_write(move |kube: &FakeKube| {
@@ -92,8 +94,9 @@ async fn a_taint_of_ours_does_not_cost_anybody_else_theirs() {
     assert_eq!(keys, ["t0", "t1", "t2", SHUTDOWN]);
 }
 
+// Behaviour: ND1, W5
 #[tokio::test(start_paused = true)]
-async fn a_ready_node_loses_the_taint_though_the_adapter_says_nothing_any_more() {
+async fn ready_node_loses_the_taint_without_an_adapter() {
     let world = running(3).await;
     world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
     world.set_ready("n1", "Unknown");
@@ -106,8 +109,9 @@ async fn a_ready_node_loses_the_taint_though_the_adapter_says_nothing_any_more()
     assert!(!world.has_shutdown_taint("n1"));
 }
 
+// Behaviour: P32
 #[tokio::test(start_paused = true)]
-async fn whoever_changes_the_taints_in_each_attempt_does_not_keep_ours_away() {
+async fn repeated_conflicts_do_not_prevent_the_taint() {
     let world = running(3).await;
     for n in 0..12 {
         world.kube.before_next_write(move |kube: &FakeKube| {
@@ -121,6 +125,6 @@ async fn whoever_changes_the_taints_in_each_attempt_does_not_keep_ours_away() {
     world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
     world.set_ready("n1", "Unknown");
     eventually("it is tainted in the third pass", || world.has_shutdown_taint("n1")).await;
-    assert_eq!(taints(&world.node("n1")).len(), 13, "and nobody lost one");
+    assert_eq!(taints(&world.node("n1")).len(), 13, "no taint was lost");
     assert_eq!(world.kube.writes().len(), 13);
 }

@@ -1,4 +1,4 @@
-//! What is done for many nodes at once has a trace of its own, and is found from the turns that it was done for.
+//! Work for many nodes at once has a trace of its own, linked to the reconciles that need it.
 
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ fn links_to<'a>(ended: &'a [SpanData], from: &SpanData) -> Vec<&'a SpanData> {
     ended.iter().filter(|span| ids.contains(&span.span_context.span_id())).collect()
 }
 
+// Behaviour: P23
 #[tokio::test(start_paused = true)]
-async fn a_look_up_is_found_from_the_turns_that_asked_for_it() {
+async fn look_up_trace_is_linked_to_its_reconciles() {
     let recorder = Recorder::start();
     let mut world = World::new();
     world.start();
@@ -41,8 +42,9 @@ async fn a_look_up_is_found_from_the_turns_that_asked_for_it() {
     assert_eq!(turns, [("reconcile Nodes", "a".to_owned())]);
 }
 
+// Behaviour: P23
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_found_with_the_question_that_it_follows_from() {
+async fn deletion_trace_is_linked_to_its_request() {
     let recorder = Recorder::start();
     let mut world = World::new();
     world.cloud.put(instance(&id("a")).named("a"));
@@ -50,7 +52,7 @@ async fn a_deletion_is_found_with_the_question_that_it_follows_from() {
     world.start();
     sleep(Duration::from_secs(601)).await;
     world.lose("a");
-    eventually("it goes", || !world.exists("a")).await;
+    eventually("the node is deleted", || !world.exists("a")).await;
     world.stop().await;
 
     let ended = recorder.ended();

@@ -1,4 +1,4 @@
-//! The two fakes with the controller between them.
+//! The two fakes and the controller between them.
 
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ pub(super) const SETTINGS: Settings = Settings {
     },
 };
 
-/// The brake begins empty: this is when it may let go whatever it may within a window.
+/// The brake starts empty: after this time it allows its maximum per window.
 pub(super) const WARM: Duration = Duration::from_secs(601);
 
-/// A running controller and both its sides.
+/// A running controller with both fakes.
 pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
-    /// With what it is started.
+    /// Its settings.
     pub(super) settings: Settings,
-    /// Whether it is started to look only.
+    /// Whether it is in dry run.
     pub(super) dry_run: bool,
     pub(super) health: Health,
     pub(super) explain: Explain,
@@ -67,8 +67,8 @@ impl World {
 
     pub(super) async fn stop(&mut self) {
         self.stop.cancel();
-        let ended = self.tasks.join_next().await.expect("it runs");
-        ended.expect("no panic").expect("a stop that was asked for");
+        let ended = self.tasks.join_next().await.expect("the controller runs");
+        ended.expect("no panic").expect("a requested stop");
     }
 
     pub(super) fn node(&self, name: &str) -> Node {
@@ -93,7 +93,7 @@ impl World {
         self.node(name).spec?.provider_id
     }
 
-    /// A machine that look-ups find and no watch shows yet.
+    /// An instance that look-ups find and no watch shows yet.
     pub(super) fn put_unlisted(&self, id: &str, name: &str) {
         self.cloud.edit(|state| {
             state.unlisted.push(id.to_owned());
@@ -121,7 +121,7 @@ impl World {
         self.kube.writes().iter().filter(|write| write.method == "DELETE").count()
     }
 
-    /// The machine goes, and the kubelet with it.
+    /// The instance is lost, and the kubelet with it.
     pub(super) fn lose(&self, name: &str) {
         self.cloud.end(&id(name));
         self.set_ready(name, "Unknown");
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// As `node`, initialised and on its machine.
+/// Like `node`, initialised and with an instance.
 pub(super) fn known(name: &str) -> NodeBuilder {
     let values = ["small", "north-1", "north"];
     let labels = PAIRS.iter().zip(values).flat_map(|(pair, value)| pair.map(|key| (key, value)));
@@ -146,7 +146,7 @@ pub(super) fn id(name: &str) -> String {
     format!("sim://north/{name}")
 }
 
-/// So many nodes, `n0` and so on, that run on machines of the cloud, and a controller that has been at work for a while.
+/// This many nodes `n0`, `n1`, ... with instances, and a controller that has run for a while.
 pub(super) async fn running(n_nodes: usize) -> World {
     let mut world = World::new();
     for n in 0..n_nodes {
@@ -159,7 +159,7 @@ pub(super) async fn running(n_nodes: usize) -> World {
     world
 }
 
-/// Long enough for everything that a change sets going, short of the retries of later.
+/// Long enough for all reactions to a change, shorter than late retries.
 pub(super) async fn calm() {
     sleep(Duration::from_secs(20)).await;
 }

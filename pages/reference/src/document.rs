@@ -1,17 +1,17 @@
-//! Pages of docs/reference with tables between marks that only these tests write.
+//! Pages of docs/reference whose tables, between markers, are written only by these tests.
 
 use std::{env, fs, path::PathBuf};
 
 /// One page.
 pub(crate) struct Document {
-    /// In `docs/reference`.
+    /// File name in `docs/reference`.
     pub(crate) name: &'static str,
 }
 
 const END: &str = "<!-- End of what is written. -->\n";
 
 impl Document {
-    /// Fails unless the table of a process is this one; writes it if it is asked to.
+    /// Fails unless the table of a process equals `table`; writes it if `UPDATE_REFERENCE` is set.
     #[track_caller]
     #[expect(clippy::panic, reason = "a failed test")]
     pub(crate) fn assert(&self, process: &str, table: &str) {
@@ -24,7 +24,8 @@ impl Document {
         }
         assert!(
             env::var_os("UPDATE_REFERENCE").is_some(),
-            "docs/reference/{}: the table of {process} is stale; `cargo xtask metrics` writes it. It should be\n{table}",
+            "docs/reference/{}: the table of {process} is out of date; `cargo xtask metrics` writes \
+             it. It should be\n{table}",
             self.name
         );
         if let Err(error) = fs::write(self.path(), new) {
@@ -32,7 +33,7 @@ impl Document {
         }
     }
 
-    /// Those rows that the tables of these processes do not have.
+    /// The rows that the tables of these processes lack.
     #[expect(clippy::panic, reason = "a failed test")]
     pub(crate) fn without(&self, processes: &[&str], rows: Vec<String>) -> Vec<String> {
         let text = self.read();
@@ -58,7 +59,7 @@ impl Document {
     }
 }
 
-/// A table with this head.
+/// A table with this header.
 pub(crate) fn table(head: &str, rows: &[String]) -> String {
     let columns = head.matches('|').count().saturating_sub(1);
     let mut table = format!("\n{head}\n|{}\n", " --- |".repeat(columns));
@@ -74,7 +75,7 @@ fn begin(process: &str) -> String {
     format!("<!-- Written by `cargo xtask metrics`: {process} -->\n")
 }
 
-/// What is before the table of a process, the table, and what is after it.
+/// The text before the table of a process, the table, and the text after it.
 fn split<'a>(text: &'a str, process: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let begin = begin(process);
     let (before, rest) = text.split_once(&begin)?;
@@ -93,7 +94,7 @@ mod tests {
     use super::{table, with_table};
 
     #[test]
-    fn a_table_is_written_between_its_marks_and_nothing_else_changes() {
+    fn a_table_is_written_between_its_markers() {
         let begin = super::begin("a");
         let page = |inside: &str| format!("head\n{begin}{inside}{}tail\n", super::END);
         let table = table("| a | b |", &["| row | |".to_owned()]);

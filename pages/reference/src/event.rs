@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-/// An Event that a process may tell.
+/// An Event that a process may emit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     /// Such as `Synced`.
     pub reason: &'static str,
     /// `Normal` or `Warning`.
     pub kind: &'static str,
-    /// What it says, for instance.
+    /// An example of its message.
     pub words: String,
 }
 
-/// One line a reason and type, by reason; of several wordings the first.
+/// One line for each reason and type, sorted by reason; of several messages, the first.
 pub(crate) fn rows(events: &[Event]) -> Vec<String> {
     let mut first: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for Event { reason, kind, words } in events {

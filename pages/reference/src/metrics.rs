@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-/// One metric, as a page describes it and its samples show it.
+/// One metric, from its description and its samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Metric {
     kind: String,
     unit: String,
     help: String,
-    /// In the order in which samples have them.
+    /// In the order of the samples.
     labels: Vec<String>,
-    /// The upper bounds of a histogram, but for the endless one.
+    /// The upper bounds of a histogram, without the infinite one.
     bounds: Vec<String>,
-    /// Whether there is a sample. A description alone does not tell the labels.
+    /// Whether there is a sample. The description alone does not show the labels.
     shown: bool,
 }
 
-/// One line a metric, by name.
+/// One line for each metric, sorted by name.
 pub(crate) fn rows(page: &str) -> Vec<String> {
     let cell = |text: &str| if text.is_empty() { " ".to_owned() } else { format!(" {text} ") };
     let row = |(name, metric): (&String, &Metric)| {
@@ -33,7 +33,7 @@ pub(crate) fn rows(page: &str) -> Vec<String> {
     metrics(page).iter().map(row).collect()
 }
 
-/// By name. Samples stand below their description.
+/// By name. Samples follow their description.
 fn metrics(page: &str) -> BTreeMap<String, Metric> {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     let mut current = String::new();
@@ -71,7 +71,7 @@ fn metrics(page: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// Names and values of a sample's labels. A value may have commas and quotes.
+/// Names and values of a sample's labels. A value may contain commas and quotes.
 fn labels(sample: &str) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     let Some((_, mut rest)) = sample.split_once('{') else { return labels };
@@ -105,7 +105,7 @@ mod tests {
                         # HELP later_seconds Not yet.\n# TYPE later_seconds gauge\n# EOF\n";
 
     #[test]
-    fn a_row_says_what_the_page_and_its_samples_say() {
+    fn a_row_is_made_from_description_and_samples() {
         assert_eq!(
             rows(PAGE),
             [

@@ -1,47 +1,47 @@
-//! The page of an adapter.
+//! The status page of an adapter.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `GET /status.json` of an adapter; `GET /` shows people the same.
+/// `GET /status.json` of an adapter; `GET /` shows the same as HTML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdapterStatus {
-    /// When this was so.
+    /// Time of this report.
     pub at: Timestamp,
-    /// Such as `adapter-sim`.
+    /// Name of the adapter, such as `adapter-sim`.
     pub adapter: String,
-    /// Of the process.
+    /// Version of the process.
     pub version: String,
-    /// Differs between processes.
+    /// Random ID of the process.
     pub instance_id: String,
-    /// Of the controllers that asked last. Empty: none has asked yet.
+    /// Cluster ID in the latest requests of controllers. Empty: there was no request yet.
     pub cluster_id: String,
-    /// Whether this replica talks to the vendor. A standby shows what its own process knows, and that is no queue and no task.
+    /// Whether this replica calls the vendor. The report of a standby covers only its own process, without queue and tasks.
     pub leader: bool,
-    /// Where the leader is, if a standby knows.
+    /// Address of the leader, if a standby knows it.
     pub leader_address: Option<String>,
-    /// What the credentials open. `None`: not found out yet.
+    /// The scope that the credentials can access. `None`: not known yet.
     pub scope: Option<String>,
-    /// Why the cloud cannot be used, as the last self-check found.
+    /// Why the cloud cannot be used, according to the last self-check.
     pub trouble: Option<String>,
-    /// Of the configuration in force.
+    /// Hash of the configuration in force.
     pub config_revision: String,
-    /// What may be asked of the vendor, by name.
+    /// Token buckets, by name.
     pub budgets: Vec<Budget>,
-    /// Calls that wait for a budget, by whose they are.
+    /// Calls that wait for a budget, by controller.
     pub queues: Vec<Queue>,
-    /// Whether calls pass, a family each.
+    /// State of the circuit breakers, one per family.
     pub breakers: Vec<Breaker>,
-    /// The listings that are kept.
+    /// The cached listings.
     pub snapshots: Vec<Snapshot>,
-    /// Whose objects the listings show, as their tags say: the adapter's own cluster first.
+    /// The clusters to which the listed objects belong according to their tags; the adapter's own cluster is first.
     pub clusters: Vec<ClusterObjects>,
-    /// The load balancers that are converging: at most 200, the oldest first.
+    /// Load balancers that are converging: at most 200, oldest first.
     pub tasks: Vec<Task>,
-    /// How many more load balancers are converging.
+    /// Number of further load balancers that are converging.
     pub more_tasks: u64,
-    /// What the vendor was last told to change: at most 50, the newest first.
+    /// Latest changes requested from the vendor: at most 50, newest first.
     pub writes: Vec<VendorWrite>,
 }
 
@@ -51,35 +51,35 @@ pub struct AdapterStatus {
 pub struct Budget {
     /// Its name, such as `loadbalancer`.
     pub bucket: String,
-    /// Calls a second that it grants now.
+    /// Calls per second granted now.
     pub rate: f64,
-    /// Calls a second that are configured.
+    /// Configured calls per second.
     pub ceiling: f64,
-    /// Calls that may go at once now.
+    /// Calls that may be sent at once now.
     pub tokens: f64,
-    /// Calls that wait for it.
+    /// Calls that wait for this bucket.
     pub queued: u64,
-    /// The vendor wants a pause: nothing is sent until then.
+    /// End of the pause that the vendor asked for.
     pub paused_until: Option<Timestamp>,
-    /// Sent so far.
+    /// Calls sent so far.
     pub calls: u64,
-    /// Throttled so far.
+    /// Calls throttled so far.
     pub throttled: u64,
-    /// The last ten minutes in steps of five seconds, the newest first.
+    /// The last ten minutes in steps of five seconds, newest first.
     pub history: Vec<Step>,
 }
 
-/// Five seconds of a budget.
+/// State of a bucket over five seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Step {
-    /// How long ago it ended.
+    /// How long ago the step ended.
     pub seconds_ago: u64,
-    /// Sent in it.
+    /// Calls sent during the step.
     pub calls: u64,
-    /// Calls that waited when it ended.
+    /// Calls waiting at its end.
     pub queued: u64,
-    /// Calls a second that were granted when it ended.
+    /// Calls per second granted at its end.
     pub rate: f64,
 }
 
@@ -87,58 +87,58 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Queue {
-    /// The bucket whose tokens they need: of all that they pay from, the narrowest.
+    /// The bucket that the calls wait for: the most restrictive one that they pay from.
     pub bucket: String,
     /// `TRAFFIC`, `INTERACTIVE`, `LIFECYCLE` or `BACKGROUND`.
     pub class: String,
-    /// Such as `service-controller`.
+    /// Name of the controller, such as `service-controller`.
     pub controller: String,
-    /// How many wait.
+    /// Number of waiting calls.
     pub queued: u64,
-    /// For how long the oldest has waited.
+    /// How long the oldest call has waited.
     pub oldest_seconds: f64,
 }
 
-/// Whether calls of a family pass.
+/// State of the circuit breaker of a family.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Breaker {
-    /// Such as `loadbalancer`; `credentials`: of all that the account may do.
+    /// Name of the family, such as `loadbalancer`; `credentials` for all calls of the account.
     pub family: String,
-    /// Whether they pass.
+    /// State of the circuit breaker.
     pub state: BreakerState,
-    /// Open: when the next call is tried.
+    /// If the breaker is open: time of the next attempt.
     pub retry_at: Option<Timestamp>,
 }
 
-/// Whether calls pass.
+/// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BreakerState {
-    /// They do.
+    /// Closed: calls pass.
     #[default]
     Closed,
-    /// One at a time, to find out.
+    /// Half-open: one call at a time passes as a test.
     HalfOpen,
-    /// None does: too many failed.
+    /// Open: no call passes, because too many failed.
     Open,
 }
 
-/// A listing of the cloud that answers all who ask.
+/// A cached listing of the cloud, shared by all readers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Snapshot {
-    /// Such as `load-balancers`.
+    /// Name of the collection, such as `load-balancers`.
     pub collection: String,
-    /// How old what is known is. `None`: nothing is known yet.
+    /// Age of the content. `None`: nothing was listed yet.
     pub age_seconds: Option<f64>,
-    /// It is listed again when it is this old, while anybody watches.
+    /// Age at which it is listed again while there is a watch.
     pub target_age_seconds: f64,
-    /// How many there are.
+    /// Number of objects.
     pub items: u64,
-    /// Grows with each change.
+    /// Increases with each change.
     pub revision: u64,
-    /// Why it could not be listed last.
+    /// Why the last listing failed.
     pub error: Option<String>,
 }
 
@@ -146,46 +146,46 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Task {
-    /// The UID of the Service.
+    /// UID of the Service.
     pub key: String,
     /// `NAMESPACE/NAME` of the Service.
     pub name: String,
-    /// What it waits for now.
+    /// What the task waits for now.
     pub waits_for: String,
-    /// For how long it has been under way.
+    /// How long the task has been running.
     pub since_seconds: f64,
-    /// Changes that are made.
+    /// Number of completed changes.
     pub done: u64,
-    /// Changes in all, as far as is known.
+    /// Total number of changes, as far as known.
     pub total: u64,
 }
 
-/// Something that the vendor was told to change.
+/// A change requested from the vendor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VendorWrite {
-    /// When it was answered.
+    /// Time of the response.
     pub at: Timestamp,
-    /// The vendor's word for it, such as `CreateLoadBalancer`.
+    /// The vendor's name of the operation, such as `CreateLoadBalancer`.
     pub operation: String,
-    /// What it was about, such as `default/web`.
+    /// The object, such as `default/web`.
     pub object: Option<String>,
-    /// Who asked for it.
+    /// The controller that requested it.
     pub controller: String,
-    /// `ok`, or what went wrong.
+    /// `ok`, or the error.
     pub outcome: String,
 }
 
-/// What a cluster has at the cloud, as the tags of the objects say.
+/// The objects of one cluster in the cloud, according to their tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterObjects {
-    /// Its ID. Empty: objects that nobody's tags are on.
+    /// ID of the cluster. Empty: objects without owner tags.
     pub cluster_id: String,
-    /// It is the adapter's own.
+    /// Whether this is the adapter's own cluster.
     pub own: bool,
-    /// Load balancers of it.
+    /// Number of load balancers.
     pub load_balancers: u64,
-    /// Routes of it.
+    /// Number of routes.
     pub routes: u64,
 }

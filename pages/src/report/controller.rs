@@ -1,4 +1,4 @@
-//! The pages of the controllers.
+//! The status pages of the controllers.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,78 +7,78 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerStatus {
-    /// Such as `service-controller`.
+    /// Name of the controller, such as `service-controller`.
     pub controller: String,
-    /// Of the process.
+    /// Version of the process.
     pub version: String,
-    /// Whose objects at the cloud are its own.
+    /// ID of the cluster whose objects in the cloud the controller manages.
     pub cluster_id: String,
-    /// Into how many shards the objects are parted.
+    /// Number of shards into which the objects are divided.
     pub shards: u32,
     /// The shards that this replica holds now.
     pub held: Vec<u32>,
-    /// Whether both sides were listed since it started: before that, what it does not show may be there. `None`: it is older, and
-    /// does not say.
+    /// Whether both caches were listed since the start. Until then, missing objects may exist. `None`: an older process, which does not
+    /// report this.
     pub listed: Option<bool>,
-    /// The adapter that it talks to.
+    /// The adapter that the controller calls.
     pub adapter: AdapterLink,
-    /// The objects that are looked at, or are to be.
+    /// The work queue.
     pub queue: WorkQueue,
-    /// Objects that are not as wanted now.
+    /// Number of objects that are not ready.
     pub unsettled: u64,
-    /// Of these, those that are not as wanted for longest: at most 10, the oldest first. `/explain` has all of them.
+    /// The objects that have not been ready for longest: at most 10, oldest first. `/explain` has all of them.
     pub waits: Vec<Waiting>,
-    /// What is not done for caution, such as by the deletion brake, in the words of its Event.
+    /// Actions that are withheld as a precaution, such as by the deletion brake, in the words of the Event.
     pub held_back: Vec<String>,
-    /// It looks and plans, and changes nothing: `--dry-run`.
+    /// Whether the controller only plans and changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Load balancers of its shards that no Service wants any more: at most 200, those that are released first, then the oldest.
+    /// Load balancers of its shards without a Service: at most 200, released ones first, then oldest first.
     pub orphans: Vec<Orphan>,
-    /// How many more of them there are.
+    /// Number of further such load balancers.
     pub more_orphans: u64,
 }
 
-/// An object that is not as wanted.
+/// An object that is not ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Waiting {
     /// `Service` or `Node`.
     pub kind: String,
-    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    /// `NAMESPACE/NAME` of a Service, name of a Node.
     pub key: String,
-    /// Since when it is not as wanted.
+    /// Since when it is not ready.
     pub since: Option<Timestamp>,
-    /// What it waits for, in the words of its Event. `None`: it is worked on.
+    /// What it waits for, in the words of the Event. `None`: work is in progress.
     pub waits_for: Option<String>,
-    /// The adapter's typed reason, if it was the adapter that refused.
+    /// The adapter's typed reason, if the adapter refused.
     pub reason: Option<String>,
 }
 
-/// A load balancer of this cluster whose Service is gone.
+/// A load balancer of this cluster whose Service does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Orphan {
-    /// The UID that its Service had.
+    /// UID of the former Service.
     pub uid: String,
-    /// `NAMESPACE/NAME` that its Service had, as its tags say.
+    /// `NAMESPACE/NAME` of the former Service, from the tags.
     pub key: String,
-    /// The vendor's IDs of what is there.
+    /// The vendor's IDs of the objects.
     pub vendor_ids: Vec<String>,
-    /// Since when this process knows of it. `None`: its Service may still come, or is just gone.
+    /// When this process found it. `None`: its Service may still appear, or was just deleted.
     pub since: Option<Timestamp>,
-    /// A person has said that it may go.
+    /// Whether an operator has allowed its deletion.
     pub released: bool,
-    /// Why it is still there, in the words of its Event.
+    /// Why it still exists, in the words of the Event.
     pub waits_for: Option<String>,
 }
 
-/// How a controller gets on with its adapter.
+/// The connection of a controller to its adapter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdapterLink {
-    /// The replica that serves. `None`: none is known.
+    /// The replica that serves. `None`: no such replica is known.
     pub replica: Option<String>,
-    /// Why it cannot be asked.
+    /// Why the adapter cannot be called.
     pub trouble: Option<String>,
 }
 
@@ -86,127 +86,127 @@ pub struct AdapterLink {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkQueue {
-    /// Objects whose turn has not come.
+    /// Objects that wait in the queue.
     pub waiting: u64,
-    /// Objects that are looked at now.
+    /// Objects that are being reconciled.
     pub running: u64,
-    /// Objects that are looked at again at a later time.
+    /// Objects that will be reconciled again later.
     pub later: u64,
-    /// For how long the oldest of those that wait has waited.
+    /// How long the oldest object in the queue has waited.
     pub oldest_seconds: f64,
 }
 
-/// `GET /explain` of a controller: those objects that are not as wanted, the oldest first.
+/// `GET /explain` of a controller: the objects that are not ready, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Explanations {
     /// At most 500.
     pub objects: Vec<Explanation>,
-    /// How many more there are.
+    /// Number of further objects.
     pub more: u64,
 }
 
-/// `GET /explain?key=KEY` of a controller: what it wants of the cloud for an object, and why that is not so yet.
+/// `GET /explain?key=KEY` of a controller: the desired state of an object in the cloud, and why it is not reached yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Explanation {
-    /// Such as `service-controller`.
+    /// Name of the controller, such as `service-controller`.
     pub controller: String,
-    /// Of the object: `Service` or `Node`.
+    /// Kind of the object: `Service` or `Node`.
     pub kind: String,
-    /// `NAMESPACE/NAME` of a Service, the name of a Node.
+    /// `NAMESPACE/NAME` of a Service, name of a Node.
     pub key: String,
-    /// False: this process has no such object in its mirror.
+    /// False: this process has no such object in its cache.
     pub known: bool,
     /// False: another replica holds its shard.
     pub held: bool,
-    /// The shard that it is in.
+    /// The shard of the object.
     pub shard: u32,
-    /// How far it is.
+    /// State of the object.
     pub state: State,
-    /// What is wanted of the cloud. A line each, for people.
+    /// The desired state in the cloud, one line each, as text.
     pub wanted: Vec<String>,
-    /// What the mirror of the cloud shows. A line each, for people.
+    /// The state in the cached listing of the cloud, one line each, as text.
     pub cloud: Vec<String>,
-    /// The last plan that had something to do. A line an action.
+    /// The last plan with actions, one line per action.
     pub plan: Vec<String>,
-    /// What it waits for, in the words of its Event.
+    /// What it waits for, in the words of the Event.
     pub waits_for: Option<String>,
-    /// The adapter's typed reason, such as `BUDGET_EXHAUSTED`, if it was the adapter that refused.
+    /// The adapter's typed reason, such as `BUDGET_EXHAUSTED`, if the adapter refused.
     pub reason: Option<String>,
-    /// Since when it is not as wanted.
+    /// Since when it is not ready.
     pub since: Option<Timestamp>,
-    /// When it is looked at again.
+    /// Time of the next reconcile.
     pub next_try: Option<Timestamp>,
-    /// How often it was tried since.
+    /// Number of attempts since then.
     pub attempts: u64,
 }
 
-/// How far an object is.
+/// State of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// It was not looked at by this process, or is none of its.
+    /// The object was not reconciled by this process, or does not belong to its shards.
     #[default]
     NotLookedAt,
-    /// It is looked at now.
+    /// The object is being reconciled.
     Working,
-    /// Something has to happen first; `waitsFor` says what.
+    /// The object waits for something; see `waitsFor`.
     Waiting,
-    /// Everything is as wanted.
+    /// The object is in sync.
     Settled,
-    /// It is none of the controller's: nothing is done for it. `wanted` says why.
+    /// The controller does not manage this object; see `wanted` for the reason.
     NotOurs,
-    /// A word of a newer controller.
+    /// A state of a newer controller.
     #[serde(other)]
     Unknown,
 }
 
-/// `GET /plan` of a controller: what it would do now about the objects that are not as wanted, tried out at the adapter without changing
-/// anything. In the order of their keys, at most 100 on a page; `GET /plan?after=KEY` has those that follow.
+/// `GET /plan` of a controller: what it would do now for objects that are not ready, as found by dry runs at the adapter. In the order of
+/// keys, at most 100 per page; `GET /plan?after=KEY` has the next ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plans {
-    /// Such as `service-controller`.
+    /// Name of the controller, such as `service-controller`.
     pub controller: String,
-    /// It changes nothing: `--dry-run`.
+    /// Whether the controller changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// How many objects of its shards were looked at since it started: those that are not among `objects` are as wanted.
+    /// Number of objects of its shards that were reconciled since the start: those that are not in `objects` are in sync.
     pub looked_at: u64,
-    /// How many objects of its shards there are, and one more while not all are listed. More than `looked_at`: the plans are not complete yet.
+    /// Number of objects of its shards, plus one while not all are listed. If it is higher than `looked_at`, the plans are incomplete.
     pub of: u64,
     /// At most 100.
     pub objects: Vec<Priced>,
-    /// The key to go on after. `None`: these were the last.
+    /// The key after which the next page starts. `None`: this is the last page.
     pub next: Option<String>,
 }
 
-/// What would be done about one object, with its price.
+/// The planned actions for one object, with their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Priced {
-    /// Of the object: `Service` or `Node`; `Route` for the route of a node that is gone.
+    /// Kind of the object: `Service` or `Node`; `Route` for the route of a node that is gone.
     pub kind: String,
-    /// `NAMESPACE/NAME` of a Service, the name of a Node, the destination of a route.
+    /// `NAMESPACE/NAME` of a Service, name of a Node, destination of a route.
     pub key: String,
-    /// What would be written to the API server. A line each, for people.
+    /// Planned writes to the API server, one line each, as text.
     pub cluster: Vec<String>,
-    /// The changes at the vendor, a call each. One that several objects share is told of the first of them.
+    /// Planned calls to the vendor. A call that several objects share is listed for the first of them.
     pub vendor: Vec<VendorStep>,
-    /// Why it cannot be said what would be done, or what it waits for first, in the words of its Event.
+    /// Why there is no plan, or what it waits for first, in the words of the Event.
     pub trouble: Option<String>,
-    /// The adapter's typed reason of `trouble`, if it was the adapter that refused.
+    /// The adapter's typed reason for `trouble`, if the adapter refused.
     pub reason: Option<String>,
 }
 
-/// One call that would change something at the vendor.
+/// A call that would change something in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VendorStep {
-    /// In words: `create listener tcp/443`.
+    /// Description: `create listener tcp/443`.
     pub description: String,
-    /// The vendor's operation, such as `CreateListener`.
+    /// The vendor's name of the operation, such as `CreateListener`.
     pub operation: String,
-    /// The family whose budget pays, such as `loadbalancer`.
+    /// The family whose budget it uses, such as `loadbalancer`.
     pub family: String,
 }

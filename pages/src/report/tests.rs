@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Reads the text, and writes the same again: no field is lost, none is called otherwise.
+/// Parses the text and serializes it again: no field is lost or renamed.
 #[track_caller]
 fn round_trip<T: Serialize + DeserializeOwned>(text: &Value) -> T {
     let page: T = serde_json::from_value(text.clone()).expect("it is read");
@@ -44,7 +44,7 @@ fn adapter() -> Value {
         }],
         "clusters": [{ "clusterId": "c-1", "own": true, "loadBalancers": 10, "routes": 3 }],
         "tasks": [{
-            "key": "6f1c", "name": "default/web", "waitsFor": "looks at the cloud", "sinceSeconds": 4.0,
+            "key": "6f1c", "name": "default/web", "waitsFor": "observes the cloud", "sinceSeconds": 4.0,
             "done": 1, "total": 4,
         }],
         "moreTasks": 0,
@@ -116,9 +116,10 @@ fn pages_of_older_and_newer_processes_are_read() {
     newer["budgets"][0]["mood"] = json!("good");
     let page: AdapterStatus = serde_json::from_value(newer).expect("what is unknown is ignored");
     assert_eq!(page.budgets.len(), 1);
-    let newer: Explanation = serde_json::from_value(json!({ "state": "dreams" })).expect("so are words");
+    let newer: Explanation =
+        serde_json::from_value(json!({ "state": "dreams" })).expect("unknown values, too");
     assert_eq!(newer.state, State::Unknown);
     let older = json!({ "adapter": "adapter-sim", "leader": true });
-    let page: AdapterStatus = serde_json::from_value(older).expect("what is absent is empty");
+    let page: AdapterStatus = serde_json::from_value(older).expect("missing fields are empty");
     assert!(page.leader && page.budgets.is_empty(), "{page:?}");
 }

@@ -1,4 +1,4 @@
-//! Pages over TLS, asked by a real client.
+//! Pages over TLS, with a real client.
 
 use std::{fs, net::IpAddr, path::Path};
 
@@ -21,7 +21,7 @@ fn made() -> (String, String) {
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// A folder with a pair, as a Secret is mounted.
+/// A directory with a pair, as a mounted Secret.
 fn folder((certificate, key): &(String, String)) -> (TempDir, Certificate) {
     let folder = tempfile::tempdir().expect("a folder");
     let [crt, pem] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
@@ -37,7 +37,7 @@ struct SecurePort {
 
 impl SecurePort {
     async fn open(certificate: Certificate, minimum: Version) -> Self {
-        let tls = Tls::start(certificate, minimum, &["127.0.0.1".to_owned()]).expect("a good certificate");
+        let tls = Tls::start(certificate, minimum, &["127.0.0.1".to_owned()]).expect("a valid certificate");
         let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let open = Router::new().route("/healthz", get(async || "ok\n"));
@@ -47,7 +47,7 @@ impl SecurePort {
         Self { address, _serving: serving }
     }
 
-    /// A client that trusts this certificate alone, and speaks this version.
+    /// A client that trusts only this certificate, and uses this TLS version.
     async fn shake_hands(
         &self,
         trusted: &str,
@@ -76,37 +76,40 @@ impl SecurePort {
     }
 }
 
+// Behaviour: P18
 #[tokio::test]
-async fn who_trusts_the_certificate_reads_the_pages() {
+async fn clients_that_trust_the_certificate_read_the_pages() {
     let pair = made();
     let (_folder, certificate) = folder(&pair);
     let port = SecurePort::open(certificate, Version::Tls12).await;
     let answer = port.healthz(&pair.0).await.expect("trusted");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
     port.healthz(&made().0).await.expect_err("another certificate");
-    // Plain HTTP is nothing that this port understands.
+    // The port does not accept plain HTTP.
     let mut plain = TcpStream::connect(port.address).await.expect("taken");
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
     assert!(!said(&mut plain).await.contains("200 OK"));
 }
 
+// Behaviour: P18
 #[tokio::test]
-async fn a_certificate_that_is_replaced_is_shown_and_a_bad_one_is_not() {
+async fn a_replaced_certificate_is_used_and_a_bad_one_ignored() {
     let (old, new) = (made(), made());
     let (folder, certificate) = folder(&old);
     let port = SecurePort::open(certificate, Version::Tls13).await;
-    port.healthz(&old.0).await.expect("the old one");
+    port.healthz(&old.0).await.expect("the old certificate");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
-    // Half of the change: certificate and key are of two pairs.
+    // Half of the change: the certificate and the key belong to different pairs.
     write("tls.crt", &new.0);
-    port.healthz(&old.0).await.expect("still the old one");
+    port.healthz(&old.0).await.expect("still the old certificate");
     write("tls.key", &new.1);
-    port.healthz(&new.0).await.expect("the new one");
+    port.healthz(&new.0).await.expect("the new certificate");
     write("tls.crt", "nothing");
     fs::remove_file(folder.path().join("tls.key")).expect("there");
-    port.healthz(&new.0).await.expect("still the new one");
+    port.healthz(&new.0).await.expect("still the new certificate");
 }
 
+// Behaviour: P18
 #[tokio::test]
 async fn versions_older_than_wanted_are_refused() {
     let pair = made();
@@ -121,6 +124,7 @@ async fn versions_older_than_wanted_are_refused() {
     }
 }
 
+// Behaviour: P18
 #[tokio::test]
 async fn a_directory_gets_a_pair_that_is_used_again() {
     let parent = tempfile::tempdir().expect("a folder");
@@ -136,7 +140,7 @@ async fn a_directory_gets_a_pair_that_is_used_again() {
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &fs::metadata(path(&directory, "key")).expect("there").permissions(),
     );
-    assert_eq!(mode & 0o777, 0o600, "the key is ours alone");
+    assert_eq!(mode & 0o777, 0o600, "only this user may read the key");
 }
 
 fn path(directory: &Path, end: &str) -> std::path::PathBuf {
@@ -144,19 +148,19 @@ fn path(directory: &Path, end: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn without_a_certificate_one_is_made_that_nobody_knows() {
+async fn a_self_signed_certificate_is_created_without_files() {
     let port = SecurePort::open(Certificate::Own, Version::Tls12).await;
     let address = ServerName::from("127.0.0.1".parse::<IpAddr>().expect("an address"));
-    let refused = port.shake_hands(&made().0, address, &TLS13).await.expect_err("signed by itself");
+    let refused = port.shake_hands(&made().0, address, &TLS13).await.expect_err("self-signed");
     assert!(refused.to_string().contains("invalid peer certificate"), "{refused}");
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_tls_files_are_named() {
     let (one, other) = (made(), made());
     let start = |pair: &(String, String)| {
         let (_folder, certificate) = folder(pair);
-        Tls::start(certificate, Version::Tls12, &[]).expect_err("it cannot be used").to_string()
+        Tls::start(certificate, Version::Tls12, &[]).expect_err("a file that cannot be used").to_string()
     };
     let swapped = (one.1.clone(), one.0.clone());
     let names_itself = |text: &str, file: &str, why: &str| {
@@ -165,11 +169,11 @@ fn what_cannot_be_used_is_named() {
     };
     names_itself(&start(&swapped), "tls.crt", "no certificate");
     names_itself(&start(&(one.0.clone(), String::new())), "tls.key", "");
-    names_itself(&start(&(one.0.clone(), other.1)), "", "cannot be used");
+    names_itself(&start(&(one.0.clone(), other.1)), "", "cannot use the certificate");
     let nowhere = Certificate::Files { certificate: "/nowhere/a".into(), key: "/nowhere/b".into() };
     let missing = Tls::start(nowhere, Version::Tls12, &[]).expect_err("missing").to_string();
     names_itself(&missing, "/nowhere/a", "No such file");
-    // Half a pair is somebody's mistake, and nothing to write over.
+    // Half a pair is a user's mistake and must not be overwritten.
     let half = tempfile::tempdir().expect("a folder");
     fs::write(path(half.path(), "crt"), &one.0).expect("room");
     let error = Tls::start(Certificate::Directory(half.path().to_owned()), Version::Tls12, &[]);

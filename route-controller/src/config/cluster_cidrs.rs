@@ -1,4 +1,4 @@
-//! The flag `--cluster-cidr`: where pods live. Nothing outside of it is removed because nobody asks for it.
+//! The flag `--cluster-cidr`: the pod CIDRs of the cluster. No route outside of them is removed because no node needs it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,26 +13,28 @@ pub(crate) struct ClusterCidrs {
     second: Option<IpNet>,
 }
 
-/// What is wrong with the flag's value, and what would be right.
+/// Why the value of the flag is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("no CIDR given: write one such as 10.244.0.0/16, or two such as 10.244.0.0/16,fd00:10:244::/48")]
+    #[error(
+        "no CIDR given: expected one such as 10.244.0.0/16, or two such as 10.244.0.0/16,fd00:10:244::/48"
+    )]
     Empty,
-    #[error("{0:?} is no CIDR: write an address, a slash and a prefix length, such as 10.244.0.0/16")]
+    #[error("invalid CIDR {0:?}: expected an address, a slash and a prefix length, such as 10.244.0.0/16")]
     NoCidr(String),
-    #[error("{0} CIDRs given: leave at most two, one of IPv4 and one of IPv6")]
+    #[error("{0} CIDRs given: expected at most two, one of IPv4 and one of IPv6")]
     TooMany(usize),
-    #[error("{0} and {1} are of the same address family: leave one, or make one of them {2}")]
+    #[error("{0} and {1} are of the same address family: remove one, or make one of them {2}")]
     SameFamily(IpNet, IpNet, &'static str),
 }
 
 impl ClusterCidrs {
-    /// Whether the whole of `net` lies inside.
+    /// Whether one of the CIDRs contains all of `net`.
     pub(crate) fn contain(&self, net: &IpNet) -> bool {
         self.iter().any(|cluster| cluster.contains(net))
     }
 
-    /// Whether any of `net` lies inside.
+    /// Whether one of the CIDRs overlaps `net`.
     pub(crate) fn overlap(&self, net: &IpNet) -> bool {
         self.iter().any(|cluster| cluster.contains(net) || net.contains(&cluster))
     }
@@ -41,7 +43,7 @@ impl ClusterCidrs {
         [Some(self.first), self.second].into_iter().flatten()
     }
 
-    /// As the contract carries them.
+    /// The CIDRs in the form of the contract.
     pub(crate) fn to_strings(&self) -> Vec<String> {
         self.iter().map(|cidr| cidr.to_string()).collect()
     }
@@ -83,6 +85,7 @@ fn parse(text: &str) -> Result<IpNet, Error> {
 mod tests {
     use super::*;
 
+    // Behaviour: R5
     #[test]
     fn one_cidr_or_one_of_each_family_is_accepted() {
         for (given, read) in [
@@ -98,18 +101,19 @@ mod tests {
         }
     }
 
+    // Behaviour: R20
     #[test]
-    fn anything_else_is_refused_with_the_fix() {
+    fn invalid_cluster_cidrs_are_refused_with_the_fix() {
         for (given, part) in [
             ("", "such as 10.244.0.0/16"),
             ("  ", "such as 10.244.0.0/16"),
-            ("10.244.0.0", "\"10.244.0.0\" is no CIDR"),
-            ("10.244.0.0/33", "\"10.244.0.0/33\" is no CIDR"),
-            ("10.244.0.0/16,", "\"\" is no CIDR"),
-            ("10.244.0.0/16;fd00::/48", "is no CIDR"),
+            ("10.244.0.0", "invalid CIDR \"10.244.0.0\""),
+            ("10.244.0.0/33", "invalid CIDR \"10.244.0.0/33\""),
+            ("10.244.0.0/16,", "invalid CIDR \"\""),
+            ("10.244.0.0/16;fd00::/48", "invalid CIDR"),
             ("10.244.0.0/16,10.245.0.0/16", "make one of them IPv6"),
             ("fd00::/48,fd01::/48", "make one of them IPv4"),
-            ("10.244.0.0/16,fd00::/48,10.245.0.0/16", "3 CIDRs given: leave at most two"),
+            ("10.244.0.0/16,fd00::/48,10.245.0.0/16", "3 CIDRs given: expected at most two"),
         ] {
             let error = given.parse::<ClusterCidrs>().expect_err(given).to_string();
             assert!(error.contains(part), "{given}: {error}");
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_net_is_inside_only_as_a_whole() {
+    fn network_is_inside_only_as_a_whole() {
         let cidrs: ClusterCidrs = "10.244.0.0/16,fd00:10:244::/48".parse().expect("valid");
         for (net, inside, overlaps) in [
             ("10.244.0.0/24", true, true),

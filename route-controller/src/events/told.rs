@@ -1,11 +1,11 @@
-//! What was told already, so that a lasting trouble is told when it begins and now and then, not with each pass.
+//! Remembers which conditions were reported: a lasting condition is reported when it begins and then every half hour, not in each pass.
 
 use std::collections::BTreeMap;
 
 use controller_core::events::REMIND;
 use tokio::time::Instant;
 
-/// What was told, and when.
+/// What was reported, and when.
 #[derive(Debug)]
 pub(crate) struct Told<T>(BTreeMap<T, Instant>);
 
@@ -16,7 +16,7 @@ impl<T> Default for Told<T> {
 }
 
 impl<T: Clone + Ord> Told<T> {
-    /// Those of all troubles there are that are to be told now. Forgets those that are over.
+    /// Of all present conditions, returns those to report now. Forgets those that have ended.
     pub(crate) fn news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
     where
         T: 'a,
@@ -25,7 +25,7 @@ impl<T: Clone + Ord> Told<T> {
         news
     }
 
-    /// The same, but what is over is news again only after a while: troubles that take turns are told once each.
+    /// The same, but a condition that has ended is remembered for a while: conditions that alternate are reported once each.
     pub(crate) fn rare_news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
     where
         T: 'a,
@@ -36,7 +36,7 @@ impl<T: Clone + Ord> Told<T> {
         news
     }
 
-    /// What is to be told now, and what was told before and is over.
+    /// Returns what to report now, and what was reported before and has ended.
     fn compare<'a>(
         &mut self,
         all: impl IntoIterator<Item = &'a T>,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_told_when_it_begins_and_now_and_then() {
+    fn lasting_condition_is_reported_when_it_begins_and_repeatedly() {
         let (mut told, start) = (Told::default(), Instant::now());
         for (minutes, troubles, news) in [
             (0, vec!["rain"], vec!["rain"]),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn troubles_that_take_turns_are_told_once_each() {
+    fn alternating_conditions_are_reported_once_each() {
         let (mut told, start) = (Told::default(), Instant::now());
         for (minutes, trouble, is_news) in
             [(0, "rain", true), (1, "snow", true), (2, "rain", false), (3, "snow", false), (31, "rain", true)]

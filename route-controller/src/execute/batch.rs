@@ -9,10 +9,10 @@ use crate::config::ClusterCidrs;
 use crate::plan::route::NextHop as Via;
 use crate::plan::{Lay, Removal};
 
-/// At most this many routes a call. Source: contract, `ApplyRoutesRequest.upserts`.
+/// Maximum number of routes per call. Source: contract, `ApplyRoutesRequest.upserts`.
 pub(crate) const ROUTES_MAX: usize = 200;
 
-/// One call's worth of actions.
+/// The actions of one call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
     pub(crate) lays: Vec<&'a Lay>,
@@ -20,7 +20,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// The cluster's CIDRs, and what nodes ask for outside of them: an adapter lays nothing else.
+    /// The cluster's CIDRs, and the pod CIDRs outside of them: an adapter creates no other routes.
     pub(crate) fn cidrs(&self, cluster: &ClusterCidrs) -> Vec<String> {
         let lays = self.lays.iter().map(|lay| lay.claim.to);
         let asked = lays.chain(self.removals.iter().map(|removal| removal.to));
@@ -54,7 +54,7 @@ impl Batch<'_> {
                 destination: removal.to.to_string(),
             }),
             vendor_id: removal.vendor_id.clone(),
-            // What the mirror shows as ours needs no other proof.
+            // A route with the owner tag needs no check of its next hop.
             next_hop: removal.via.as_ref().map(next_hop),
         };
         self.removals.iter().map(delete).collect()
@@ -69,7 +69,7 @@ fn next_hop(via: &Via) -> NextHop {
     }
 }
 
-/// All actions, those that lay first, in as few calls as possible.
+/// Packs all actions into as few calls as possible, new routes first.
 pub(crate) fn batches<'a>(lays: &[&'a Lay], removals: &[&'a Removal]) -> Vec<Batch<'a>> {
     let mut batches: Vec<Batch<'a>> =
         lays.chunks(ROUTES_MAX).map(|lays| Batch { lays: lays.to_vec(), removals: Vec::new() }).collect();
@@ -91,7 +91,7 @@ mod tests {
     use crate::plan::tests::{cluster, node, settled};
 
     #[test]
-    fn a_call_names_the_cluster_and_what_is_asked_for_outside() {
+    fn call_has_the_cidrs_of_the_cluster_and_those_outside() {
         let nodes = [node("a").pods("10.244.1.0/24").pods("10.99.1.0/24"), node("b").pods("10.99.2.0/24")];
         let plan = settled(&nodes, &[]);
         let cidrs = Batch { lays: plan.lays.iter().collect(), removals: Vec::new() }.cidrs(&cluster());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_full_and_lay_first() {
+    fn calls_are_full_and_create_first() {
         let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
         let removal = Removal {
             cause: Cause::Unasked,

@@ -1,6 +1,6 @@
-//! Where the record of unmarked routes outlives the process: a ConfigMap of ours, an entry a route.
+//! Stores the record of untagged routes in a ConfigMap, one entry per route, so that it outlives the process.
 //!
-//! Clouds that remember whose a route is leave the record empty: then there is no ConfigMap and nothing is written.
+//! On clouds with owner tags on routes the record is empty: no ConfigMap is created and nothing is written.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use serde_json::json;
 
 use crate::plan::record::Record;
 
-/// The name of the ConfigMap, in the namespace of this process.
+/// Name of the ConfigMap, in the namespace of this process.
 pub(crate) const NAME: &str = "route-controller-routes";
 
-/// Longest key of a ConfigMap. Source: Kubernetes' validation. A route whose ID takes more is known to this process alone.
+/// Longest key of a ConfigMap. Source: Kubernetes' validation. Routes with longer IDs are remembered in memory only.
 const LONGEST_KEY: usize = 253;
 
-/// The ConfigMap.
+/// Access to the ConfigMap.
 #[derive(Clone, Debug)]
 pub(crate) struct Store(Api<ConfigMap>);
 
 impl Store {
-    /// In the namespace of the pod, or of the kubeconfig.
+    /// Uses the namespace of the pod, or of the kubeconfig.
     pub(crate) fn new(kube: kube::Client) -> Self {
         Self(Api::default_namespaced(kube))
     }
 
-    /// What is kept; nothing if there is no ConfigMap. Cost: one read.
+    /// Loads the record; without a ConfigMap it is empty. Cost: one read.
     ///
     /// # Errors
-    /// Those of the API server.
+    /// Returns the errors of the API server.
     pub(crate) async fn load(&self) -> Result<Record, kube_api::Error> {
         let entries = match within(self.0.get(NAME)).await {
             Ok(found) => found.data.unwrap_or_default(),
@@ -42,10 +42,10 @@ impl Store {
         Ok(entries.into_iter().filter_map(|(key, uid)| Some((decoded(&key)?, uid))).collect())
     }
 
-    /// Makes what is kept the same as `record`. Cost: nothing if it is; else one write, and another if there is no ConfigMap.
+    /// Updates the stored record to `record`. Cost: nothing without a change; else one write, and another to create the ConfigMap.
     ///
     /// # Errors
-    /// Those of the API server.
+    /// Returns the errors of the API server.
     pub(crate) async fn save(&self, record: &Record, stored: &Record) -> Result<(), kube_api::Error> {
         let changes = record.changes_since(stored);
         let data: BTreeMap<String, Option<&str>> =
@@ -58,7 +58,7 @@ impl Store {
             Err(error) if error.is_not_found() => (),
             done => return done.map(drop),
         }
-        // It was never there, or somebody deleted it: all that is known, or the rest would be unknown to the next process.
+        // The ConfigMap does not exist: write all entries, or the next process would not know the others.
         let entries = record.entries().filter_map(|(id, uid)| Some((encoded(id)?, uid.to_owned())));
         let map = ConfigMap {
             metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-/// An ID as a ConfigMap's key: what no key may hold is written as `_` and two hexadecimal digits. `None`: it is too long.
+/// Encodes an ID as a key of a ConfigMap: other characters become `_` and two hexadecimal digits. Returns `None` if it is too long.
 fn encoded(id: &str) -> Option<String> {
     let key: String = id
         .bytes()
@@ -81,7 +81,7 @@ fn encoded(id: &str) -> Option<String> {
     (!key.is_empty() && key.len() <= LONGEST_KEY).then_some(key)
 }
 
-/// The ID again. `None`: a person wrote it.
+/// Decodes a key. Returns `None` for keys that this controller did not write.
 fn decoded(key: &str) -> Option<String> {
     let mut parts = key.split('_');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_becomes_a_key_and_an_id_again() {
+    fn id_round_trips_through_its_key() {
         for (id, key) in [
             ("10.244.1.0/24=192.0.2.11", "10.244.1.0_2f24_3d192.0.2.11"),
             ("fd00:244:0:1::/64=2001:db8::1", "fd00_3a244_3a0_3a1_3a_3a_2f64_3d2001_3adb8_3a_3a1"),

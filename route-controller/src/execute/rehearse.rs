@@ -1,4 +1,4 @@
-//! What would become of the routes of the last pass, tried out at the adapter. Nothing is written.
+//! Dry run of the last pass at the adapter: shows what would become of its routes. Nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use controller_core::explain::{Object, Rehearsal, Rehearse, Waits};
 
 use super::Executor;
 use super::batch::{Batch, batches};
+use crate::error::attempts::Outcome;
+use crate::error::guard::Held;
+use crate::error::judge_item;
 use crate::explain::{not_tried, would_fail, would_say};
 use crate::mirror::Mirrors;
 use crate::plan::claims::Standing;
 use crate::plan::condition::{changes, judged};
 use crate::plan::{Lay, Plan, Removal};
 use crate::reconcile::Reconciler;
-use crate::requeue::attempts::Outcome;
-use crate::requeue::guard::Held;
-use crate::requeue::judge_item;
 
-/// What the last pass wanted, in the shards that it was in.
+/// What the last pass planned, for the shards of this replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) plan: Plan,
-    /// Removals that do not go until a person says that it is right.
+    /// Removals that are held until an operator allows them.
     pub(crate) held: Vec<Held>,
 }
 
 impl Wanted {
-    /// All removals that are not for a route in its place, also those that are held.
+    /// All removals that do not precede a new route, including the held ones.
     fn removals(&self) -> impl Iterator<Item = &Removal> {
         self.plan.removals.iter().chain(self.held.iter().flat_map(|held| &held.removals))
     }
 
-    /// Why a route stays.
+    /// Returns why a route is not removed.
     fn holds(&self, object: &Object) -> Option<String> {
         let held = |held: &&Held| held.removals.iter().any(|removal| named(removal) == *object);
         self.held.iter().find(held).map(ToString::to_string)
     }
 
-    /// The part of it that is about these.
+    /// Returns the part of the plan about these objects.
     fn about(&self, objects: &[Object]) -> (Vec<&Lay>, Vec<&Removal>) {
         let uids: BTreeSet<&str> = objects.iter().map(|object| object.uid.as_str()).collect();
         let lays = self.plan.lays.iter().filter(|lay| uids.contains(lay.place()));
@@ -50,7 +50,7 @@ impl Wanted {
     }
 }
 
-/// A route whose node is gone stands for itself.
+/// A route whose node is gone is shown as an object of its own.
 fn named(removal: &Removal) -> Object {
     Object::node(&removal.to.to_string(), &removal.place())
 }
@@ -76,7 +76,7 @@ fn uids(mirrors: &Mirrors) -> BTreeSet<String> {
     mirrors.nodes.read(|nodes| nodes.values().map(|node| node.uid.clone()).collect())
 }
 
-/// What was heard, by the object that it is about.
+/// The adapter's answers, by object.
 #[derive(Debug, Default)]
 struct Heard {
     vendor: BTreeMap<Object, Vec<VendorStep>>,
@@ -109,7 +109,7 @@ impl Executor {
         objects.into_iter().map(rehearsal).collect()
     }
 
-    /// Asks for as much in a call as when it is carried out: what calls share is told of the first of those that share it.
+    /// Batches calls as an execution would. A vendor step that several routes share is shown for the first of them.
     async fn hear(&self, wanted: &Wanted, objects: &[Object]) -> Heard {
         let (mut heard, (lays, removals)) = (Heard::default(), wanted.about(objects));
         for shard in 0..self.shards.count() {
@@ -122,7 +122,8 @@ impl Executor {
             for lay in blocked {
                 let obstacles: Vec<&Removal> = lay.instead_of.iter().collect();
                 self.ask(&batches(&[], &obstacles), |_removal| of_lay(lay), &mut heard).await;
-                let text = format!("Route to {} is laid once those in its way are removed", lay.claim.to);
+                let text =
+                    format!("Route to {} is created once conflicting routes are removed", lay.claim.to);
                 heard.trouble.entry(of_lay(lay)).or_insert_with(|| not_tried(text));
             }
             let of = |removal: &Removal| of_removal(removal, objects);
@@ -171,7 +172,7 @@ fn of_lay(lay: &Lay) -> Object {
     Object::node(&lay.node_name, lay.place())
 }
 
-/// The node that it is asked about with, or else itself.
+/// The requested node that the removal belongs to, or the route's own object.
 fn of_removal(removal: &Removal, objects: &[Object]) -> Object {
     let itself = named(removal);
     let node = || objects.iter().find(|object| object.uid == itself.uid).cloned();

@@ -1,4 +1,4 @@
-//! What the adapter can do about routes, by its own words.
+//! What the adapter can do about routes, according to its capabilities.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -16,29 +16,29 @@ use super::{Mirrors, Trigger};
 
 /// The capability of a cloud that has routes. Source: contract, `Capability`.
 const ROUTES: &str = "routes";
-/// That of a cloud that remembers whose a route is.
+/// The capability of a cloud that stores the owner of a route.
 const MARKS: &str = "routes.ownership-tags";
 
-/// Between two questions to an adapter whose routes cannot be watched yet, or that has none. It answers from memory.
+/// Interval of requests to an adapter whose routes cannot be watched yet, or that has none. It answers from memory.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Between two questions to one that works: another version may have taken its place in a moment.
+/// Interval of requests to a working adapter: another version may replace it at any time.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// Between two questions to one that does not answer.
+/// Interval of requests to an adapter that does not answer.
 const ASK_SOON: Duration = Duration::from_secs(2);
 
 /// What the adapter can do about routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ability {
-    /// Nothing.
+    /// No routes.
     None,
-    /// Lays and removes them. The cloud cannot remember whose they are.
+    /// Creates and removes routes. The cloud cannot store their owner.
     Unmarked,
-    /// And the cloud remembers whose they are.
+    /// Creates and removes routes, and the cloud stores their owner.
     Marked,
 }
 
 impl Ability {
-    /// A capability of a level that we do not know is none. Source: contract, `Capability.Level`.
+    /// A capability of an unknown level is ignored. Source: contract, `Capability.Level`.
     fn of(info: &GetInfoResponse) -> Self {
         let can = |name: &str| {
             let mut capabilities = info.capabilities.iter();
@@ -51,14 +51,14 @@ impl Ability {
         }
     }
 
-    /// Of one that does not know the question: what bears no mark is somebody else's, which is safe.
+    /// For an adapter without `GetInfo`: untagged routes then count as not owned by this cluster, which is safe.
     fn of_error(error: &AdapterError) -> Option<Self> {
         (error.code == Code::Unimplemented).then_some(Self::Marked)
     }
 }
 
 impl Mirrors {
-    /// Asks the adapter what it can do: at once, again when it comes back, and now and then. Never ends; drop it to stop.
+    /// Gets the adapter's capabilities: at once, after each reconnect, and at intervals. Never ends; drop it to stop.
     pub(crate) async fn follow_ability(&self, adapter: &Adapter, trigger: &Trigger) {
         let mut links = self.routes.links();
         loop {
@@ -68,7 +68,7 @@ impl Mirrors {
                     Some(Ability::of(&info))
                 }
                 Err(error) => {
-                    debug!(%error, "The adapter does not say what it can do");
+                    debug!(%error, "Cannot get the capabilities of the adapter, retrying");
                     Ability::of_error(&error)
                 }
             };
@@ -76,7 +76,7 @@ impl Mirrors {
                 self.learn(ability, trigger);
             }
             match known {
-                // The sender lives in `self`: waiting fails only when nobody is left to care.
+                // `self` owns the sender: waiting fails only when the process stops.
                 Some(Ability::Unmarked | Ability::Marked) if links.borrow().is_up() => {
                     let _down = timeout(LOOK_AGAIN, links.wait_for(|link| !link.is_up())).await.is_err();
                 }
@@ -89,12 +89,12 @@ impl Mirrors {
         }
     }
 
-    /// Nodes whose provider IDs have another one are of other clouds.
+    /// Nodes whose provider IDs have another scheme belong to other clouds.
     fn learn_scheme(&self, scheme: &str, trigger: &Trigger) {
         let scheme = Some(scheme.to_owned()).filter(|scheme| !scheme.is_empty());
         let mut known = self.scheme.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != scheme {
-            info!(scheme, "Nodes with such provider IDs are this cloud's own");
+            info!(scheme, "Nodes with this provider ID scheme belong to this cloud");
             *known = scheme;
             trigger.wake();
         }
@@ -108,16 +108,16 @@ impl Mirrors {
         match ability {
             Ability::None => warn!("{NO_ROUTES}"),
             Ability::Unmarked | Ability::Marked => {
-                info!(remembers_owner = ability == Ability::Marked, "The adapter has routes");
+                info!(remembers_owner = ability == Ability::Marked, "The adapter supports routes");
             }
         }
         trigger.wake();
     }
 }
 
-/// What a person has to do.
-pub(super) const NO_ROUTES: &str = "the adapter has no capability `routes`: give it what its cloud needs for them, such as \
-    a router, or do without the route-controller";
+/// What the operator has to do.
+pub(super) const NO_ROUTES: &str = "the adapter has no capability `routes`: configure what its cloud \
+                                    needs for them, such as a router, or do not run the route-controller";
 
 #[cfg(test)]
 mod tests {
@@ -126,20 +126,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_adapter_does_not_promise_it_cannot_do() {
+    fn missing_capabilities_count_as_absent() {
         let (stable, experimental, unknown) = (Level::Stable.into(), Level::Experimental.into(), 99);
         for (name, said, ability) in [
             ("nothing", vec![], Ability::None),
             ("routes", vec![(ROUTES, stable)], Ability::Unmarked),
             ("both", vec![(ROUTES, stable), (MARKS, experimental)], Ability::Marked),
             ("marks without routes", vec![(MARKS, stable)], Ability::None),
-            ("a level that we do not know", vec![(ROUTES, unknown)], Ability::None),
+            ("an unknown level", vec![(ROUTES, unknown)], Ability::None),
             ("no level", vec![(ROUTES, stable), (MARKS, 0)], Ability::Unmarked),
-            (
-                "a word that we do not know",
-                vec![(ROUTES, stable), ("routes.anycast", stable)],
-                Ability::Unmarked,
-            ),
+            ("an unknown capability", vec![(ROUTES, stable), ("routes.anycast", stable)], Ability::Unmarked),
         ] {
             let capability = |(name, level): (&str, i32)| Capability {
                 name: name.to_owned(),

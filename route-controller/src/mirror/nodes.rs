@@ -1,4 +1,4 @@
-//! Kubernetes Nodes, trimmed to what routes care about.
+//! Kubernetes Nodes, trimmed to the fields that routes need.
 
 use controller_core::cidr;
 use controller_core::node::internal_ips;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1 as api;
 use crate::plan::condition::{Condition, NETWORK_UNAVAILABLE, Network};
 use crate::plan::node::Node;
 
-/// Keeps what routes care about. `None`: a node without name or UID, which the API server never sends.
+/// Keeps the fields that routes need. Returns `None` for a node without name or UID, which the API server never sends.
 pub(crate) fn trim(node: &api::Node) -> Option<Node> {
     let mut trimmed = Node {
         name: node.metadata.name.clone()?,
@@ -30,25 +30,25 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
     Some(trimmed)
 }
 
-/// What the change of a node is to the passes.
+/// What the change of a node means for the passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It can change the plan.
+    /// It may change the plan.
     Plan,
-    /// Somebody else's word stands in the condition.
+    /// The condition is one that another controller wrote.
     Condition,
-    /// Neither: a heartbeat, or our own word.
+    /// Irrelevant, such as a heartbeat or this controller's own write.
     Nothing,
 }
 
-/// Tells what a change is. `judged` is what the last pass found to be the case; `None`: nothing certain, so it says nothing either.
+/// Classifies a change. `judged` is the last pass's conclusion about the node; with `None` a change of the condition is irrelevant.
 pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News {
     let Node {
         name,
         uid,
         created,
         provider_id,
-        // Follows from the provider ID, and from what only the passes know.
+        // Derived from the provider ID, and from the scheme, which only a pass knows.
         elsewhere: _,
         pod_cidrs,
         unreadable_cidrs,
@@ -69,7 +69,7 @@ pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News
     }
 }
 
-/// The same CIDR twice is one wish.
+/// Duplicates of a CIDR count once.
 fn read_cidr(node: &mut Node, text: &str) {
     match cidr::parse(text) {
         Ok(cidr) if node.pod_cidrs.contains(&cidr) => (),
@@ -101,8 +101,9 @@ mod tests {
         trim(&serde_json::from_value(node).expect("a Node")).expect("it has name and UID")
     }
 
+    // Behaviour: R5
     #[test]
-    fn what_routes_care_about_is_kept() {
+    fn fields_for_routes_are_kept() {
         let node = trimmed(&json!({
             "spec": {
                 "providerID": "sim://r/a",
@@ -128,12 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_just_joined_asks_for_nothing() {
+    fn new_node_without_cidrs_has_no_claims() {
         let node = trimmed(&json!({ "spec": { "providerID": "" } }));
         assert_eq!(node.provider_id, None);
         assert!(node.asks_for_nothing());
     }
 
+    // Behaviour: R17
     #[test]
     fn only_what_changes_a_plan_wakes_the_controller() {
         let node = || crate::plan::tests::node("a").pods("10.244.1.0/24");
@@ -150,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_word_in_the_condition_is_news_and_ours_is_none() {
+    fn foreign_condition_is_a_change_and_the_own_one_is_not() {
         let node = || crate::plan::tests::node("a").pods("10.244.1.0/24");
         let right = || node().says("False", "RouteCreated");
         let available = Some(Network::Available);
         for (name, before, after, judged, expected) in [
-            ("our own", node(), right(), available, News::Nothing),
+            ("own value", node(), right(), available, News::Nothing),
             (
-                "our own, over another's",
+                "own value over a foreign one",
                 node().says("False", "CalicoIsUp"),
                 right(),
                 available,
@@ -165,16 +167,22 @@ mod tests {
             ),
             ("another reason", right(), node().says("False", "CalicoIsUp"), available, News::Condition),
             ("another status", right(), node().says("True", "RouteCreated"), available, News::Condition),
-            ("none any more", right(), node(), available, News::Condition),
+            ("condition removed", right(), node(), available, News::Condition),
             (
-                "our words and not true",
+                "own reason with the wrong status",
                 right(),
                 node().says("True", "NoRouteCreated"),
                 available,
                 News::Condition,
             ),
-            ("not certain", right(), node().says("False", "CalicoIsUp"), None, News::Nothing),
-            ("wrong as before", node().says("True", "X"), node().says("True", "X"), available, News::Nothing),
+            ("no conclusion", right(), node().says("False", "CalicoIsUp"), None, News::Nothing),
+            (
+                "wrong, but unchanged",
+                node().says("True", "X"),
+                node().says("True", "X"),
+                available,
+                News::Nothing,
+            ),
         ] {
             assert_eq!(news(&before, &after, judged), expected, "{name}");
         }

@@ -4,12 +4,13 @@ use cloud_api_proto::v1alpha1 as contract;
 
 use crate::plan::route::{NextHop, Owner, Route, State};
 
-/// Keeps what a plan needs. `None`: the destination is no CIDR, so it is nobody's pods and never touched.
+/// Keeps what a plan needs. Returns `None` if the destination is not a valid CIDR: such a route is never touched.
 pub(crate) fn trim(route: &contract::Route, cluster_id: &str) -> Option<Route> {
     let destination: ipnet::IpNet = route.destination.parse().ok()?;
     let key = route.key.as_ref();
     let node_uid = key.map(|key| key.node_uid.clone()).filter(|uid| !uid.is_empty());
-    // An adapter that flags another cluster's key as ours has a defect; no route goes because of it.
+    // An adapter that marks a route with another cluster's key as owned by this one has a defect; the route must not be removed because of
+    // it.
     let key_is_ours = key.is_none_or(|key| key.cluster_id.is_empty() || key.cluster_id == cluster_id);
     let owner = match route.owner() {
         contract::RouteOwner::Mine if key_is_ours => Owner::Ours,
@@ -67,29 +68,30 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_needs_is_kept() {
+    fn fields_for_plans_are_kept() {
         assert_eq!(trim(&given(), "c"), Some(expected()));
     }
 
+    // Behaviour: W8
     #[test]
-    fn words_that_we_do_not_know_are_neither_success_nor_ours() {
+    fn unknown_values_are_neither_success_nor_owned() {
         let route = contract::Route { state: 99, owner: 99, ..given() };
         assert_eq!(trim(&route, "c"), Some(expected().is(State::Pending).owned(Owner::Unmanaged)));
     }
 
     #[test]
-    fn a_route_under_another_clusters_key_is_not_ours_whatever_its_flag_says() {
+    fn route_with_another_clusters_key_is_not_owned() {
         assert_eq!(trim(&given(), "d"), Some(expected().owned(Owner::OtherCluster)));
     }
 
     #[test]
-    fn what_the_cloud_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         let bare = contract::Route { key: None, next_hop: None, ..given() };
         assert_eq!(trim(&bare, "c"), Some(route("rt-1", "10.244.1.0/24")));
     }
 
     #[test]
-    fn a_route_to_what_is_no_cidr_is_nobodys() {
+    fn route_with_an_invalid_destination_is_ignored() {
         let route = contract::Route { destination: "vpn-gateway".to_owned(), ..given() };
         assert_eq!(trim(&route, "c"), None);
     }

@@ -1,4 +1,4 @@
-//! Which node asks for which CIDR, and which of them may have it.
+//! Decides which node gets which pod CIDR.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -9,42 +9,42 @@ use super::node::Node;
 use super::refusal::{Refusal, Why};
 use crate::config::ClusterCidrs;
 
-/// One CIDR of one node.
+/// One pod CIDR of one node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
     pub(crate) node_uid: String,
     pub(crate) to: IpNet,
 }
 
-/// How it stands with a claim.
+/// The state of a claim's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Packets arrive.
     Ready,
-    /// Not certain yet: under way, or not tried.
+    /// Not certain yet: in progress, or not attempted.
     Open,
-    /// Tried or refused.
+    /// Failed or refused.
     Failed,
 }
 
-/// What the nodes ask for: one node a destination, which the type enforces.
+/// The pod CIDRs of all nodes; the type enforces one node per destination.
 #[derive(Debug, Default)]
 pub(crate) struct Claims<'a> {
     pub(crate) wanted: BTreeMap<IpNet, &'a Node>,
     pub(crate) refusals: Vec<Refusal>,
-    /// What is asked for outside of the cluster's CIDRs. It is laid, and nobody removes it: the node hears of that.
+    /// Pod CIDRs outside of the cluster's. Their routes are created and never removed; an Event on the node says so.
     pub(crate) outside: Vec<Refusal>,
 }
 
-/// The oldest first: whatever two nodes have in common is the older one's, in whichever order they are listed.
+/// Sorts by age: of two nodes with the same CIDR or instance, the older one gets it, in whichever order they are listed.
 pub(crate) fn by_age(nodes: &[impl Borrow<Node>]) -> Vec<&Node> {
     let mut by_age: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     by_age.sort_by(|a, b| (a.created, &a.name, &a.uid).cmp(&(b.created, &b.name, &b.uid)));
     by_age
 }
 
-/// Hands each CIDR to the oldest node that asks for it. A node that is not initialised yet holds its place, so that nobody
-/// loses a route when it comes up. So does one on another cloud's machine, which hears of nothing.
+/// Assigns each CIDR to the oldest node that has it. A node that is not initialised yet keeps its CIDRs, so that no other node loses its
+/// route later. So does a node of another cloud, for which nothing is reported.
 pub(crate) fn claims<'a>(nodes: &'a [impl Borrow<Node>], cluster: &ClusterCidrs) -> Claims<'a> {
     let mut claims = Claims::default();
     for node in by_age(nodes) {

@@ -1,5 +1,5 @@
-//! The condition `NetworkUnavailable`: what a node's routes say about it. The strings are those of the reference
-//! controller, bit for bit: people and other components look for them.
+//! The condition `NetworkUnavailable`, which shows the state of a node's routes. Reasons and messages are exactly those of the route
+//! controller of k8s.io/cloud-provider, since users and other components search for them.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use super::{Lay, Plan};
 /// The type of the condition.
 pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// A condition, as far as it decides whether it is written.
+/// The fields of the condition that decide whether it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) status: String,
     pub(crate) reason: String,
 }
 
-/// What the condition says.
+/// The value of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
     Available,
@@ -47,7 +47,7 @@ impl Network {
         }
     }
 
-    /// Whether the node says so already. The message and the times do not count: only a change of status or reason is written.
+    /// Whether the node has it already. Message and times are ignored: the condition is written only if status or reason changes.
     pub(crate) fn stands_on(self, node: &Node) -> bool {
         node.network_unavailable
             .as_ref()
@@ -59,15 +59,15 @@ impl Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) node_name: String,
-    /// Of which node: another one may have the name by now.
+    /// The node's UID: another node may have the name by now.
     pub(crate) node_uid: String,
     pub(crate) network: Network,
 }
 
-/// What is the case, by the UIDs of those nodes of which it is certain.
+/// The conclusions by node UID; nodes without a certain one are left out.
 pub(crate) type Judged = BTreeMap<String, Network>;
 
-/// Judges all nodes on this cloud's machines. `lay_standing` tells what became of a route that was to be laid.
+/// Judges all nodes on this cloud's instances. `lay_standing` returns the standing of a route to create.
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
@@ -92,7 +92,7 @@ pub(crate) fn judged(
     judged.collect()
 }
 
-/// The conditions that do not say yet what is the case.
+/// Returns the conditions that differ from the conclusions.
 pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Judged) -> Vec<Change> {
     let certain = nodes.into_iter().filter_map(|node| Some((node, *judged.get(&node.uid)?)));
     certain
@@ -104,9 +104,9 @@ pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Ju
         .collect()
 }
 
-/// Judges a node by all that it asks for. `None`: nothing is certain yet, so the condition is not touched.
+/// Judges a node by all of its claims. Returns `None` if nothing is certain yet, so that the condition is not touched.
 ///
-/// `stray` says that the node asks for nothing and a route of ours leads to it all the same.
+/// `stray`: the node has no pod CIDR, but a route of this cluster leads to it.
 fn judge(standings: &[Standing], stray: bool) -> Option<Network> {
     if stray || standings.contains(&Standing::Failed) {
         return Some(Network::Unavailable);

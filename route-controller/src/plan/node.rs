@@ -1,4 +1,4 @@
-//! A node as far as routes care. Knows nothing of Kubernetes types: the mirror trims them to this.
+//! The fields of a node that routes need, independent of the Kubernetes types.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,31 +10,32 @@ use jiff::Timestamp;
 use super::condition::Condition;
 use super::route::NextHop;
 
-/// A node as far as routes care.
+/// The fields of a node that routes need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// Names the node in the keys of routes that are laid for it: a recreated node of the same name is another one.
+    /// Part of the keys of the node's routes: a recreated node of the same name has another UID.
     pub(crate) uid: String,
-    /// The older of two nodes that claim one CIDR keeps it.
+    /// The older of two nodes with the same CIDR keeps it.
     pub(crate) created: Timestamp,
-    /// `spec.providerID`. `None`: not initialised yet, so nobody knows which machine it is.
+    /// `spec.providerID`. `None`: not initialised yet, so its instance is not known.
     pub(crate) provider_id: Option<String>,
-    /// Its machine is another cloud's, as its provider ID says: it keeps its place, and nothing else is done for it or said of it.
+    /// Its instance belongs to another cloud, according to its provider ID: it keeps its CIDRs, and nothing else is done or reported for
+    /// it.
     pub(crate) elsewhere: bool,
-    /// `spec.podCIDRs`, host bits zero, each once, in the node's order.
+    /// `spec.podCIDRs`, with host bits zero and without duplicates, in the node's order.
     pub(crate) pod_cidrs: Vec<IpNet>,
-    /// What stands in `spec.podCIDRs` and is no CIDR.
+    /// Entries of `spec.podCIDRs` that are not valid CIDRs.
     pub(crate) unreadable_cidrs: Vec<String>,
     /// The addresses of type `InternalIP`, in the node's order.
     pub(crate) internal_ips: Vec<IpAddr>,
-    /// The condition `NetworkUnavailable` as it stands.
+    /// The present condition `NetworkUnavailable`.
     pub(crate) network_unavailable: Option<Condition>,
 }
 
 impl Node {
-    /// Where packets for these pods go. Without an internal address of that family the driver chooses one.
-    /// `None`: the node is not initialised yet, or its machine is another cloud's.
+    /// The next hop for these pods. Without an internal address of that family the driver chooses one. Returns `None` if the node is not
+    /// initialised yet, or if its instance belongs to another cloud.
     pub(crate) fn next_hop(&self, to: &IpNet) -> Option<NextHop> {
         if self.elsewhere {
             return None;
@@ -47,13 +48,13 @@ impl Node {
         self.pod_cidrs.is_empty() && self.unreadable_cidrs.is_empty()
     }
 
-    /// Whether it is this controller that the node's pods wait for, as far as the node says.
+    /// Whether the node's pods wait for a route, as far as the node shows.
     pub(crate) fn waits_for_a_route(&self) -> bool {
         let is_served = self.network_unavailable.as_ref().is_some_and(|now| now.status == "False");
         self.provider_id.is_some() && !self.elsewhere && !self.pod_cidrs.is_empty() && !is_served
     }
 
-    /// The node as the cloud sees it whose provider IDs have this scheme. What is no provider ID says nothing of a cloud.
+    /// The node as seen by the cloud with this provider ID scheme. An invalid provider ID does not count as another cloud's.
     pub(crate) fn seen_from(self: Arc<Self>, scheme: &str) -> Arc<Self> {
         let id = self.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
         if id.is_none_or(|id| id.scheme() == scheme) {

@@ -1,7 +1,7 @@
-//! Which routes are known to be ours where the cloud cannot remember whose a route is: those that were seen to serve a node.
+//! The record of routes that belong to this cluster, for clouds that cannot store the owner: routes that were observed to serve a node.
 //!
-//! That is the only proof there is, and it is gone with the node: so it is kept. What was never seen to serve a node of ours is
-//! never in it, whatever it looks like.
+//! That observation is the only proof of ownership and cannot be repeated once the node is gone, so it is stored. A route that never served
+//! a node of this cluster is never recorded, whatever it looks like.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,20 +10,20 @@ use super::claims::Claims;
 use super::route::{Owner, Route};
 use crate::config::ClusterCidrs;
 
-/// By the vendor's ID of the route, the UID of the node that it served last.
+/// The UID of the node that a route served last, by the vendor's route ID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record(BTreeMap<String, String>);
 
 impl Record {
-    /// The node that a route served, if it served one.
+    /// Returns the node that a route served, if any.
     pub(crate) fn node_of(&self, route: &Route) -> Option<&str> {
         let unmarked = route.owner == Owner::Unmanaged;
         self.0.get(&route.vendor_id).filter(|_| unmarked).map(String::as_str)
     }
 
-    /// The record after a look at all routes: those that are gone are forgotten, and those that serve a node are noted.
+    /// Returns the record updated from all routes: routes that are gone are forgotten, and routes that serve a node are added.
     ///
-    /// An ID says destination and next hop: should another route come to the same place later, it is another one.
+    /// An ID consists only of destination and next hop: a later route with the same ones must not inherit the entry.
     pub(crate) fn after(
         &self,
         routes: &[impl Borrow<Route>],
@@ -40,7 +40,7 @@ impl Record {
         Self(after)
     }
 
-    /// Forgets those that are gone, and notes nothing.
+    /// Forgets routes that are gone, and adds nothing.
     pub(crate) fn keep(&mut self, routes: &[impl Borrow<Route>]) {
         let there: BTreeSet<&str> = routes
             .iter()
@@ -51,19 +51,19 @@ impl Record {
         self.0.retain(|vendor_id, _| there.contains(vendor_id.as_str()));
     }
 
-    /// Takes in what an earlier process noted. What this one saw itself is newer.
+    /// Adds the entries of an earlier process. Entries of this process are newer and stay.
     pub(crate) fn recall(&mut self, earlier: &Self) {
         for (vendor_id, uid) in &earlier.0 {
             self.0.entry(vendor_id.clone()).or_insert_with(|| uid.clone());
         }
     }
 
-    /// All that is known.
+    /// All entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(id, uid)| (id.as_str(), uid.as_str()))
     }
 
-    /// What has to be written where `stored` is kept. `None`: the entry goes.
+    /// The changes to write to the stored record. `None`: the entry is removed.
     pub(crate) fn changes_since<'a>(&'a self, stored: &'a Self) -> BTreeMap<&'a str, Option<&'a str>> {
         let goes = stored.0.keys().filter(|id| !self.0.contains_key(*id)).map(|id| (id.as_str(), None));
         let comes = self.0.iter().filter(|(id, uid)| stored.0.get(*id) != Some(*uid));
@@ -77,8 +77,8 @@ impl FromIterator<(String, String)> for Record {
     }
 }
 
-/// The node that asks for the route's destination and whose machine the route leads to. An address alone is no proof: addresses
-/// are given to others.
+/// Returns the node that needs the destination and to whose instance the route leads. An address alone is no proof, since addresses are
+/// reused.
 fn served<'a>(route: &Route, claims: &Claims<'a>) -> Option<&'a str> {
     let node = claims.wanted.get(&route.destination).filter(|_| route.owner == Owner::Unmanaged)?;
     let machine = route.next_hop.provider_id.as_ref()?;

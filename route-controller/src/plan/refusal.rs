@@ -1,24 +1,24 @@
-//! What was asked for and is not done, or not to the end, in words for the person who looks at the node.
+//! Pod CIDRs that get no route, or a route that is never removed, with the text for the Event on the node.
 
 use std::fmt;
 
 use super::node::Node;
 
-/// What was asked for and is not done. Told by an Event on the node that asked.
+/// A pod CIDR that gets no route, or a route that is never removed. Reported by an Event on the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Refusal {
     pub(crate) node_name: String,
     pub(crate) node_uid: String,
-    /// As the node has it: it may be no CIDR at all.
+    /// As in the Node; it may be invalid.
     pub(crate) cidr: String,
     pub(crate) why: Why,
 }
 
-/// Why it is not done.
+/// Why it is refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Unreadable,
-    /// The route is laid all the same: what is not done is to remove it some day.
+    /// The route is created all the same, but is not removed with its node.
     OutsideCluster {
         cluster: String,
     },
@@ -26,7 +26,7 @@ pub(crate) enum Why {
     Claimed {
         by: String,
     },
-    /// Somebody else's route has the same destination.
+    /// A route of another owner has the same destination.
     Conflict {
         vendor_id: String,
         via: String,
@@ -43,18 +43,20 @@ impl Refusal {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable => f.write_str("it is no CIDR: correct spec.podCIDRs"),
+            Self::Unreadable => f.write_str("invalid CIDR: correct spec.podCIDRs"),
             Self::OutsideCluster { cluster } => write!(
                 f,
-                "it is outside of the cluster's {cluster}, so that its route stays when this node goes: correct the flag --cluster-cidr or spec.podCIDRs"
+                "it is outside of the cluster's {cluster}, so that its route stays when this node is \
+                 deleted: correct the flag --cluster-cidr or spec.podCIDRs"
             ),
             Self::Claimed { by } => write!(
                 f,
-                "the older node {by} has the same one in spec.podCIDRs and keeps it: recreate one of both nodes"
+                "the older node {by} has the same CIDR in spec.podCIDRs and keeps it: recreate one of the two nodes"
             ),
             Self::Conflict { vendor_id, via, owner } => write!(
                 f,
-                "route {vendor_id} via {via} is {owner} and in the way: remove it, it is never removed from here"
+                "route {vendor_id} via {via} is {owner} and conflicts with it: remove that route, \
+                 the controller never does"
             ),
         }
     }

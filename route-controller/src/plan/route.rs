@@ -1,4 +1,4 @@
-//! A route as the cloud reports it. Knows nothing of the contract's types: the mirror trims them to this.
+//! A route as the cloud reports it, independent of the contract's types.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,48 +8,48 @@ use ipnet::IpNet;
 /// A route as the cloud reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Names the route in the mirror.
+    /// The vendor's ID, the key in the cache.
     pub(crate) vendor_id: String,
     /// Host bits zero.
     pub(crate) destination: IpNet,
-    /// The UID of the Node that it was laid for, where the cloud can remember that.
+    /// The UID of the Node that it was created for, where the cloud can store that.
     pub(crate) node_uid: Option<String>,
     pub(crate) next_hop: NextHop,
     pub(crate) state: State,
     pub(crate) owner: Owner,
 }
 
-/// Where packets go.
+/// The next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NextHop {
-    /// The machine.
+    /// The provider ID of the instance.
     pub(crate) provider_id: Option<String>,
-    /// One of its addresses.
+    /// One of the instance's addresses.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// Whether packets arrive.
+/// Whether the route forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Active,
-    /// They will, or the adapter uses a word that we do not know: no success yet.
+    /// In progress, or a state that this version does not know: not counted as success.
     Pending,
     /// The next hop is gone.
     Blackhole,
 }
 
-/// Whose a route is.
+/// The owner of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     Ours,
     OtherCluster,
-    /// Nobody's that the adapter knows, or it uses a word that we do not know.
+    /// No owner that the adapter knows, or a value that this version does not know.
     Unmanaged,
 }
 
 impl NextHop {
-    /// Whether both name the same place, as far as both say. Some clouds know the machine only, some the address only; two
-    /// that have nothing in common to compare are different.
+    /// Whether both are the same next hop, as far as they can be compared. Some clouds know only the instance, some only the address; if
+    /// there is nothing in common to compare, they count as different.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         match (agree(&self.provider_id, &other.provider_id), agree(&self.address, &other.address)) {
             (None, None) => false,
@@ -79,7 +79,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// `None`: one of both does not say.
+/// Returns `None` if one of them is not set.
 fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> Option<bool> {
     Some(one.as_ref()? == other.as_ref()?)
 }

@@ -1,4 +1,4 @@
-//! Plans as people read them. Every plan is carried out on a copy of the routes, and must leave nothing to do.
+//! Plans in their printed form. Every plan is executed on a copy of the routes, and must leave nothing to do.
 
 mod conditions;
 mod settles;
@@ -18,28 +18,30 @@ use super::route::{NextHop, Owner, Route, State};
 use super::{Plan, plan};
 use crate::config::ClusterCidrs;
 
+// Behaviour: R1
 #[test]
 fn a_node_gets_a_route_to_its_pods() {
     let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.11")];
 
-    assert_snapshot!(settled(&nodes, &[]), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11");
+    assert_snapshot!(settled(&nodes, &[]), @"create 10.244.1.0/24 to a via sim://r/a at 192.0.2.11");
 }
 
+// Behaviour: R2
 #[test]
-fn a_node_on_another_clouds_machine_keeps_its_place_and_is_left_alone_otherwise() {
+fn node_of_another_cloud_keeps_its_cidrs_only() {
     let other =
         || node("a").pods("10.244.1.0/24").pods("10.99.0.0/24").unreadable("x").at("192.0.2.11").elsewhere();
 
     for (name, nodes, routes) in [
         ("alone", vec![other()], vec![]),
-        ("beside a younger one of ours", vec![other(), node("b").born(1)], vec![]),
+        ("beside a younger one of this cloud", vec![other(), node("b").born(1)], vec![]),
         (
-            "beside an older one of ours with its CIDR",
+            "beside an older one of this cloud with its CIDR",
             vec![other().born(1), node("b").pods("10.244.1.0/24")],
             vec![route("1", "10.244.1.0/24").of("b").via("sim://r/b")],
         ),
         (
-            "with a route from former times",
+            "with a route from earlier",
             vec![other()],
             vec![route("1", "10.244.1.0/24").of("a").via("sim://r/a")],
         ),
@@ -49,7 +51,7 @@ fn a_node_on_another_clouds_machine_keeps_its_place_and_is_left_alone_otherwise(
 }
 
 #[test]
-fn the_provider_id_says_whether_the_machine_is_another_clouds() {
+fn provider_id_decides_about_another_cloud() {
     for (id, elsewhere) in [
         (Some("sim://r/a"), false),
         (Some("sim:///a"), false),
@@ -63,50 +65,54 @@ fn the_provider_id_says_whether_the_machine_is_another_clouds() {
     }
 }
 
+// Behaviour: R4
 #[test]
-fn a_dual_stack_node_gets_a_route_of_each_family_via_its_address_of_that_family() {
+fn dual_stack_node_gets_a_route_of_each_family() {
     let nodes =
         [node("a").pods("10.244.1.0/24").pods("fd00:244:0:1::/64").at("192.0.2.11").at("2001:db8::11")];
 
     assert_snapshot!(settled(&nodes, &[]), @r"
-    lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11
-    lay    fd00:244:0:1::/64 to a via sim://r/a at 2001:db8::11
+    create 10.244.1.0/24 to a via sim://r/a at 192.0.2.11
+    create fd00:244:0:1::/64 to a via sim://r/a at 2001:db8::11
     ");
 }
 
 #[test]
-fn a_node_without_an_address_of_the_family_leaves_the_choice_to_the_driver() {
+fn driver_chooses_the_address_if_the_node_has_none() {
     let nodes = [node("a").pods("10.244.1.0/24").at("2001:db8::11")];
 
-    assert_snapshot!(settled(&nodes, &[]), @"lay    10.244.1.0/24 to a via sim://r/a");
+    assert_snapshot!(settled(&nodes, &[]), @"create 10.244.1.0/24 to a via sim://r/a");
 }
 
+// Behaviour: R4
 #[test]
-fn what_is_there_already_is_left_alone() {
+fn existing_routes_are_unchanged() {
     let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.11")];
 
     for (name, route) in [
         ("exactly", route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")),
-        ("the cloud knows the machine only", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
-        ("the cloud knows the address only", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
-        ("the cloud remembers no node", route("1", "10.244.1.0/24").via("sim://r/a").at("192.0.2.11")),
+        ("the cloud knows only the instance", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
+        ("the cloud knows only the address", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
+        ("the cloud stores no node", route("1", "10.244.1.0/24").via("sim://r/a").at("192.0.2.11")),
         ("under way", route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Pending)),
-        ("somebody laid it by hand", route("1", "10.244.1.0/24").via("sim://r/a").owned(Owner::Unmanaged)),
+        ("created by hand", route("1", "10.244.1.0/24").via("sim://r/a").owned(Owner::Unmanaged)),
     ] {
         assert_eq!(settled(&nodes, &[route]).to_string(), "", "{name}");
     }
 }
 
+// Behaviour: R4
 #[test]
 fn a_node_with_a_new_address_keeps_its_route() {
     let nodes = [node("a").pods("10.244.1.0/24").at("192.0.2.12")];
     let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")];
 
-    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.12");
+    assert_snapshot!(settled(&nodes, &routes), @"create 10.244.1.0/24 to a via sim://r/a at 192.0.2.12");
 }
 
+// Behaviour: R4
 #[test]
-fn an_address_that_no_route_leads_to_changes_none() {
+fn additional_address_changes_no_route() {
     let node = || node("a").pods("10.244.1.0/24").at("192.0.2.11");
     let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")];
 
@@ -120,24 +126,25 @@ fn an_address_that_no_route_leads_to_changes_none() {
 }
 
 #[test]
-fn a_route_that_leads_to_another_node_makes_way_first() {
+fn route_to_another_node_is_removed_first() {
     let nodes = [node("a").pods("10.244.1.0/24"), node("b").pods("10.244.2.0/24")];
     let routes =
         [route("1", "10.244.1.0/24").of("b").via("sim://r/b"), route("2", "10.244.2.0/24").via("sim://r/a")];
 
     assert_snapshot!(settled(&nodes, &routes), @r"
-    lay    10.244.1.0/24 to a via sim://r/a instead of 1
-    lay    10.244.2.0/24 to b via sim://r/b instead of 2
+    create 10.244.1.0/24 to a via sim://r/a instead of 1
+    create 10.244.2.0/24 to b via sim://r/b instead of 2
     ");
 }
 
+// Behaviour: R9
 #[test]
-fn a_node_that_is_registered_anew_on_its_machine_keeps_its_route() {
+fn node_registered_again_on_its_instance_keeps_its_route() {
     let nodes = [node("a").uid("a2").pods("10.244.1.0/24").at("192.0.2.11")];
     for (name, route) in [
         ("exactly", route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")),
-        ("the cloud knows the machine only", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
-        ("the cloud knows the address only", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
+        ("the cloud knows only the instance", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
+        ("the cloud knows only the address", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
     ] {
         let plan = settled(&nodes, &[route]);
         assert_eq!(plan.to_string(), "", "{name}");
@@ -147,15 +154,15 @@ fn a_node_that_is_registered_anew_on_its_machine_keeps_its_route() {
 }
 
 #[test]
-fn a_node_that_is_registered_anew_elsewhere_gets_a_route_of_its_own() {
+fn node_registered_again_elsewhere_gets_its_own_route() {
     let nodes = [node("a").uid("a2").pods("10.244.1.0/24").at("192.0.2.12")];
     let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").at("192.0.2.11")];
 
-    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.12 instead of 1");
+    assert_snapshot!(settled(&nodes, &routes), @"create 10.244.1.0/24 to a via sim://r/a at 192.0.2.12 instead of 1");
 }
 
 #[test]
-fn of_two_routes_that_serve_a_node_its_own_stays() {
+fn of_two_serving_routes_the_nodes_own_stays() {
     let nodes = [node("a").uid("a2").pods("10.244.1.0/24")];
     let routes = [
         route("1", "10.244.1.0/24").of("a").via("sim://r/a"),
@@ -165,16 +172,17 @@ fn of_two_routes_that_serve_a_node_its_own_stays() {
     assert_snapshot!(settled(&nodes, &routes), @"remove 10.244.1.0/24 (1) to node a");
 }
 
+// Behaviour: R8
 #[test]
-fn a_black_hole_of_ours_is_replaced() {
+fn owned_black_hole_is_replaced() {
     let nodes = [node("a").pods("10.244.1.0/24")];
     let routes = [route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Blackhole)];
 
-    assert_snapshot!(settled(&nodes, &routes), @"lay    10.244.1.0/24 to a via sim://r/a");
+    assert_snapshot!(settled(&nodes, &routes), @"create 10.244.1.0/24 to a via sim://r/a");
 }
 
 #[test]
-fn a_route_that_nobody_asks_for_any_more_is_removed_after_all_others_are_laid() {
+fn unneeded_route_is_removed_after_others_are_created() {
     let nodes = [node("a").pods("10.244.1.0/24")];
     let routes = [
         route("7", "10.244.7.0/24").of("gone").via("sim://r/gone"),
@@ -183,7 +191,7 @@ fn a_route_that_nobody_asks_for_any_more_is_removed_after_all_others_are_laid() 
     ];
 
     assert_snapshot!(settled(&nodes, &routes), @r"
-    lay    10.244.1.0/24 to a via sim://r/a
+    create 10.244.1.0/24 to a via sim://r/a
     remove 10.244.7.0/24 (7) to node gone
     remove 10.244.8.0/24 (8) to node unknown
     remove 10.244.9.0/24 (9) to node a
@@ -191,7 +199,7 @@ fn a_route_that_nobody_asks_for_any_more_is_removed_after_all_others_are_laid() 
 }
 
 #[test]
-fn a_second_route_that_leads_to_another_node_is_removed() {
+fn second_route_to_another_node_is_removed() {
     let nodes = [node("a").pods("10.244.1.0/24")];
     let routes = [
         route("1", "10.244.1.0/24").of("a").via("sim://r/a"),
@@ -201,8 +209,9 @@ fn a_second_route_that_leads_to_another_node_is_removed() {
     assert_snapshot!(settled(&nodes, &routes), @"remove 10.244.1.0/24 (2) to node gone");
 }
 
+// Behaviour: R10, R12
 #[test]
-fn what_is_not_ours_or_outside_of_the_cluster_is_never_touched() {
+fn foreign_and_outside_routes_are_never_touched() {
     let routes = [
         route("1", "10.244.1.0/24").of("gone").owned(Owner::OtherCluster),
         route("2", "10.244.2.0/24").owned(Owner::Unmanaged),
@@ -215,7 +224,7 @@ fn what_is_not_ours_or_outside_of_the_cluster_is_never_touched() {
 }
 
 #[test]
-fn somebody_elses_route_in_the_way_is_told_and_left() {
+fn conflicting_foreign_route_is_reported_and_kept() {
     let nodes = [node("a").pods("10.244.1.0/24"), node("b").pods("10.244.2.0/24")];
     let routes = [
         route("1", "10.244.1.0/24").via("sim://r/x").owned(Owner::Unmanaged),
@@ -223,45 +232,48 @@ fn somebody_elses_route_in_the_way_is_told_and_left() {
     ];
 
     assert_snapshot!(settled(&nodes, &routes), @r"
-    refuse 10.244.1.0/24 to a: route 1 via sim://r/x is of unknown origin and in the way: remove it, it is never removed from here
-    refuse 10.244.2.0/24 to b: route 2 via sim://r/b is of another cluster and in the way: remove it, it is never removed from here
+    refuse 10.244.1.0/24 to a: route 1 via sim://r/x is of unknown origin and conflicts with it: remove that route, the controller never does
+    refuse 10.244.2.0/24 to b: route 2 via sim://r/b is of another cluster and conflicts with it: remove that route, the controller never does
     ");
 }
 
+// Behaviour: R6
 #[test]
 fn the_older_of_two_nodes_keeps_the_cidr() {
     let nodes = [node("new").born(20).pods("10.244.1.0/24"), node("old").born(10).pods("10.244.1.0/24")];
 
     assert_snapshot!(settled(&nodes, &[]), @r"
-    lay    10.244.1.0/24 to old via sim://r/old
-    refuse 10.244.1.0/24 to new: the older node old has the same one in spec.podCIDRs and keeps it: recreate one of both nodes
+    create 10.244.1.0/24 to old via sim://r/old
+    refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it: recreate one of the two nodes
     ");
 }
 
+// Behaviour: R5
 #[test]
-fn a_cidr_outside_of_the_cluster_is_laid_and_told_and_one_that_is_none_is_refused() {
+fn outside_cidr_gets_a_route_and_an_invalid_one_is_refused() {
     let nodes = [node("a").pods("10.99.1.0/24").unreadable("10.244.1")];
 
     assert_snapshot!(settled(&nodes, &[]), @r"
-    lay    10.99.1.0/24 to a via sim://r/a
-    refuse 10.244.1 to a: it is no CIDR: correct spec.podCIDRs
-    tell   10.99.1.0/24 to a: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node goes: correct the flag --cluster-cidr or spec.podCIDRs
+    create 10.99.1.0/24 to a via sim://r/a
+    refuse 10.244.1 to a: invalid CIDR: correct spec.podCIDRs
+    report 10.99.1.0/24 to a: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node is deleted: correct the flag --cluster-cidr or spec.podCIDRs
     ");
 }
 
+// Behaviour: R3
 #[test]
-fn a_route_outside_of_the_cluster_makes_way_for_the_next_node_and_does_not_go_with_its_own() {
+fn outside_route_is_replaced_but_not_removed_with_its_node() {
     let routes = [route("1", "10.99.1.0/24").of("a").via("sim://r/a")];
 
     assert_snapshot!(settled(&[node("b").pods("10.99.1.0/24")], &routes), @r"
-    lay    10.99.1.0/24 to b via sim://r/b instead of 1
-    tell   10.99.1.0/24 to b: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node goes: correct the flag --cluster-cidr or spec.podCIDRs
+    create 10.99.1.0/24 to b via sim://r/b instead of 1
+    report 10.99.1.0/24 to b: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node is deleted: correct the flag --cluster-cidr or spec.podCIDRs
     ");
     assert_eq!(settled(&[], &routes).to_string(), "");
 }
 
 #[test]
-fn somebody_elses_routes_count_where_pods_are_or_shall_be() {
+fn foreign_routes_count_if_they_overlap_pod_cidrs() {
     let nodes = [node("a").pods("10.99.1.0/24")];
     let theirs = |id: &str, to: &str| route(id, to).via("sim://r/x").owned(Owner::OtherCluster);
     let routes = [
@@ -275,27 +287,27 @@ fn somebody_elses_routes_count_where_pods_are_or_shall_be() {
     let foreign: Vec<_> = plan.foreign.iter().map(|foreign| foreign.vendor_id.as_str()).collect();
     assert_eq!(foreign, ["inside", "around", "asked for"]);
     let refused: Vec<_> = plan.refusals.iter().map(|refusal| refusal.cidr.as_str()).collect();
-    assert_eq!(refused, ["10.99.1.0/24"], "it is in the way");
+    assert_eq!(refused, ["10.99.1.0/24"], "it conflicts");
 }
 
 #[test]
-fn a_node_that_is_not_initialised_waits_and_holds_its_place() {
+fn uninitialised_node_waits_and_keeps_its_cidrs() {
     let nodes = [
         node("old").born(10).uninitialised().pods("10.244.1.0/24"),
         node("new").born(20).pods("10.244.1.0/24"),
     ];
     let routes = [route("1", "10.244.1.0/24").of("gone").via("sim://r/gone")];
 
-    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same one in spec.podCIDRs and keeps it: recreate one of both nodes");
+    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it: recreate one of the two nodes");
 }
 
-/// Plans, carries the plan out on a copy of the routes, and checks that nothing is left to do.
+/// Plans, executes the plan on a copy of the routes, and checks that a second plan is empty.
 #[track_caller]
 pub(crate) fn settled(nodes: &[Node], routes: &[Route]) -> Plan {
     settled_with(nodes, routes, &Record::default())
 }
 
-/// The same with what is known from earlier looks.
+/// The same with the record of earlier passes.
 #[track_caller]
 pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) -> Plan {
     let first = plan(nodes, routes, &cluster(), Some(record));
@@ -327,7 +339,7 @@ pub(crate) fn cluster() -> ClusterCidrs {
     "10.244.0.0/16,fd00:244::/48".parse().expect("valid")
 }
 
-/// An initialised node that asks for nothing, on the machine `sim://r/<name>`.
+/// An initialised node without pod CIDRs, on the instance `sim://r/<name>`.
 pub(crate) fn node(name: &str) -> Node {
     Node {
         name: name.to_owned(),
@@ -342,7 +354,7 @@ pub(crate) fn node(name: &str) -> Node {
     }
 }
 
-/// An active route of ours that leads nowhere.
+/// An active route of this cluster without a next hop.
 pub(crate) fn route(vendor_id: &str, to: &str) -> Route {
     Route {
         vendor_id: vendor_id.to_owned(),

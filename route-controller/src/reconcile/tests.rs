@@ -1,4 +1,4 @@
-//! Whether the corridor is connected to what watches over it.
+//! Whether the passes are connected to the health check.
 
 use controller_core::testing::{FakeCloud, FakeKube, process};
 use tokio::task::JoinSet;
@@ -6,11 +6,12 @@ use tokio::time::sleep;
 
 use super::*;
 
+// Behaviour: P6, W21
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_never_ends_makes_the_process_unwell() {
+async fn endless_pass_makes_the_process_unhealthy() {
     let mut process = process(crate::NAMES, &FakeKube::new(), &FakeCloud::new());
     let flags = ["route-controller", "--cluster-id=u", "--cluster-cidr=10.244.0.0/16", "--kubeconfig="];
-    let config = Config::from_arguments(flags).expect("good flags");
+    let config = Config::from_arguments(flags).expect("valid flags");
     let (mirrors, trigger) = (Mirrors::new(process.clock), Trigger::new());
     let reconciler = Arc::new(Reconciler::new(&mut process, &config, &mirrors, &trigger));
     reconciler.show(&mut process);
@@ -21,11 +22,11 @@ async fn a_pass_that_never_ends_makes_the_process_unwell() {
     let held = reconciler.memory.lock().await;
     trigger.wake();
     sleep(Duration::from_mins(4)).await;
-    assert_eq!(process.health.liveness(), Ok(()), "so long a pass may take");
+    assert_eq!(process.health.liveness(), Ok(()), "within the allowed time of a pass");
     sleep(Duration::from_mins(2)).await;
     let error = process.health.liveness().expect_err("it is stuck");
-    assert!(error.starts_with("Routes: a worker has been at one key for "), "{error}");
+    assert!(error.starts_with("Routes: a worker has worked on one key for "), "{error}");
     drop(held);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(process.health.liveness(), Ok(()), "it goes on");
+    assert_eq!(process.health.liveness(), Ok(()), "it continues");
 }

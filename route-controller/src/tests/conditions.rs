@@ -1,4 +1,4 @@
-//! The condition `NetworkUnavailable` when somebody else writes it and nothing else happens.
+//! The condition `NetworkUnavailable` when another client writes it and nothing else happens.
 
 use k8s_openapi::api::core::v1::NodeCondition;
 use tokio::time::{Instant, sleep};
@@ -19,17 +19,18 @@ fn says(world: &World, name: &str, status: &str, reason: &str) {
     });
 }
 
+// Behaviour: R16
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_word_on_an_idle_node_is_put_right_by_one_write_within_ten_seconds() {
+async fn foreign_condition_is_overwritten_once_within_10_s() {
     for (status, reason) in [("False", "CalicoIsUp"), ("True", "NoRouteCreated")] {
         let mut world = World::with_nodes(2).await;
         settle().await;
-        // Not just before the pass that comes anyway.
+        // At a distance from the periodic pass.
         sleep(Duration::from_secs(7)).await;
         let before = world.spent();
         says(&world, "n0", status, reason);
         sleep(Duration::from_secs(9)).await;
-        assert_eq!(world.condition("n0"), format!("{status} {reason}"), "it has its time");
+        assert_eq!(world.condition("n0"), format!("{status} {reason}"), "the delay is not over");
         sleep(Duration::from_secs(2)).await;
         assert_eq!(world.condition("n0"), SERVED, "after {reason}");
         settle().await;
@@ -38,14 +39,15 @@ async fn somebody_elses_word_on_an_idle_node_is_put_right_by_one_write_within_te
     }
 }
 
+// Behaviour: R16
 #[tokio::test(start_paused = true)]
-async fn who_insists_on_another_word_has_one_answer_in_ten_seconds() {
+async fn repeated_foreign_condition_costs_one_write_in_10_s() {
     let mut world = World::with_nodes(1).await;
     settle().await;
     let (before, began) = (world.spent(), Instant::now());
     for _ in 0..12 {
         says(&world, "n0", "False", "CalicoIsUp");
-        eventually("our word", || world.condition("n0") == SERVED).await;
+        eventually("the controller's own value", || world.condition("n0") == SERVED).await;
     }
     let n_writes = world.spent().1 - before.1;
     assert_eq!(n_writes, 12);
@@ -53,16 +55,17 @@ async fn who_insists_on_another_word_has_one_answer_in_ten_seconds() {
     world.stop().await;
 }
 
-/// Nobody had judged the node yet, so that the word was no news when it came.
+/// There was no conclusion about the node yet, so that the write triggered no pass.
+// Behaviour: R16
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_word_during_the_first_pass_after_a_start_is_put_right_by_that_pass() {
+async fn foreign_condition_during_the_first_pass_is_overwritten() {
     let mut world = World::with_nodes(1).await;
     world.stop().await;
     let before = world.spent();
     world.put(numbered(1));
     world.cloud.slow("ApplyRoutes", Duration::from_secs(5));
-    // Nothing changes at the cloud, so that no other pass comes soon.
-    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::OwnedByOther, "it is another's"));
+    // The cloud does not change, so that no other pass follows soon.
+    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::OwnedByOther, "it is another client's"));
     world.start();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(world.spent(), before, "the pass is under way");
@@ -76,9 +79,10 @@ async fn somebody_elses_word_during_the_first_pass_after_a_start_is_put_right_by
     world.stop().await;
 }
 
-/// After a move to another provider, for as long as the former one's nodes are there.
+/// After a move to another provider, while the former one's nodes still exist.
+// Behaviour: R2
 #[tokio::test(start_paused = true)]
-async fn a_node_of_another_cloud_is_left_alone_in_the_routes_and_in_the_condition() {
+async fn node_of_another_cloud_gets_no_route_and_no_condition() {
     let mut world = World::new();
     world.marks_routes();
     world.cloud.edit(|state| state.info.provider = "sim".to_owned());
@@ -87,18 +91,18 @@ async fn a_node_of_another_cloud_is_left_alone_in_the_routes_and_in_the_conditio
     says(&world, "old", "False", "RouteCreated");
     world.put(numbered(0));
     world.start();
-    eventually("the condition of ours", || world.condition("n0") == SERVED).await;
+    eventually("the condition of this cloud's node", || world.condition("n0") == SERVED).await;
     settle().await;
     assert_eq!(world.routes(), ["10.244.0.0/24 via sim://north/n0 at 192.0.2.1"]);
     assert_eq!((world.condition("old"), world.condition("odd")), (SERVED.to_owned(), String::new()));
-    assert_eq!(world.spent(), (1, 1), "for ours");
+    assert_eq!(world.spent(), (1, 1), "for this cloud's node");
     assert!(world.kube.events().is_empty(), "{:?}", world.kube.events());
     world.stop().await;
 }
 
-/// The other project has a cluster with the same pod CIDRs, whose routes are in the way there.
+/// The other project has a cluster with the same pod CIDRs, whose routes would conflict.
 #[tokio::test(start_paused = true)]
-async fn an_adapter_in_another_project_says_nothing_about_a_node() {
+async fn adapter_in_another_project_changes_no_condition() {
     let mut world = World::with_nodes(2).await;
     let ours = world.cloud.edit(|state| {
         let theirs =

@@ -1,17 +1,17 @@
-//! What each action costs: calls that change routes, and writes to the API server. The README says the same in words.
+//! The cost of each event: calls that change routes, and writes to the API server. The README has the same figures.
 
 use controller_core::testing::service;
 use k8s_openapi::api::core::v1::Service;
 
 use super::*;
 
-/// Something happens, and what it costs with five nodes.
+/// An event, and its cost with five nodes.
 struct Row {
     name: &'static str,
     happens: fn(&World),
     /// Calls of `ApplyRoutes`, each up to 200 routes.
     calls: u32,
-    /// Writes to the API server, Events left out.
+    /// Writes to the API server, without Events.
     writes: usize,
 }
 
@@ -43,7 +43,7 @@ const ROWS: [Row; 16] = [
         writes: 0,
     },
     Row {
-        name: "a label and an annotation that are none of ours",
+        name: "a label and an annotation that the controller does not use",
         happens: |world| {
             n0(world, |node| {
                 node.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
@@ -54,13 +54,13 @@ const ROWS: [Row; 16] = [
         writes: 0,
     },
     Row {
-        name: "somebody else's route",
+        name: "a route of another owner",
         happens: |world| world.lay(foreign("10.244.77.0/24")),
         calls: 0,
         writes: 0,
     },
     Row {
-        name: "it goes",
+        name: "it is removed",
         happens: |world| world.cloud.edit(|state| drop(state.routes.remove("rt-7"))),
         calls: 0,
         writes: 0,
@@ -72,7 +72,7 @@ const ROWS: [Row; 16] = [
         writes: 0,
     },
     Row {
-        name: "the adapter is started anew",
+        name: "the adapter is restarted",
         happens: |world| {
             world.cloud.away(true);
             world.cloud.away(false);
@@ -102,7 +102,7 @@ const ROWS: [Row; 16] = [
         writes: 0,
     },
     Row {
-        name: "somebody removes a route",
+        name: "another client removes a route",
         happens: |world| {
             world.cloud.edit(|state| state.routes.retain(|_, route| route.destination != "10.244.1.0/24"));
         },
@@ -110,23 +110,33 @@ const ROWS: [Row; 16] = [
         writes: 0,
     },
     Row {
-        name: "somebody else writes the condition",
+        name: "another client writes the condition",
         happens: |world| n0(world, |node| conditions(node).retain(|it| it.type_ == "Ready")),
         calls: 0,
         writes: 1,
     },
-    Row { name: "a node goes", happens: |world| world.delete("n5"), calls: 1, writes: 0 },
-    Row { name: "50 nodes go at once, and their machines", happens: fifty_go, calls: 1, writes: 0 },
+    Row { name: "a node is deleted", happens: |world| world.delete("n5"), calls: 1, writes: 0 },
+    Row {
+        name: "50 nodes are deleted at once, with their instances",
+        happens: fifty_go,
+        calls: 1,
+        writes: 0,
+    },
     Row {
         name: "450 nodes join at once",
         happens: |world| (0..MANY).for_each(|n| world.put(one_of_many(n))),
         calls: 3,
         writes: MANY,
     },
-    Row { name: "450 nodes go at once, and their machines", happens: many_go, calls: 3, writes: 0 },
+    Row {
+        name: "450 nodes are deleted at once, with their instances",
+        happens: many_go,
+        calls: 3,
+        writes: 0,
+    },
 ];
 
-/// More than two calls take.
+/// More than fit into two calls.
 const MANY: usize = 450;
 
 fn one_of_many(n: usize) -> NodeBuilder {
@@ -141,7 +151,7 @@ fn many_go(world: &World) {
     go(world, &(0..MANY).map(|n| format!("m{n}")).collect::<Vec<_>>());
 }
 
-/// With their machines, so that however many may go at once.
+/// With their instances, so that any number may be removed at once.
 fn go(world: &World, nodes: &[String]) {
     world.cloud.edit(|state| {
         for route in state.routes.values_mut() {
@@ -159,6 +169,7 @@ fn go(world: &World, nodes: &[String]) {
     nodes.iter().for_each(|node| world.delete(node));
 }
 
+// Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn each_action_costs_what_the_readme_says() {
     let mut world = World::with_nodes(NODES).await;
@@ -180,8 +191,9 @@ async fn each_action_costs_what_the_readme_says() {
 }
 
 /// The record is written once for all of them.
+// Behaviour: P34
 #[tokio::test(start_paused = true)]
-async fn nodes_that_go_cost_one_write_more_where_the_cloud_remembers_no_owner() {
+async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
     let mut world = World::new();
     for n in 0..60 {
         world.put(numbered(n));
@@ -191,7 +203,7 @@ async fn nodes_that_go_cost_one_write_more_where_the_cloud_remembers_no_owner() 
     eventually("the record", || world.kept().len() == 60).await;
     settle().await;
     let before = world.spent();
-    // As many as may go at once while their machines stay.
+    // The maximum number that is removed at once while the instances exist.
     (0..18).for_each(|n| world.delete(&format!("n{n}")));
     settle().await;
     assert_eq!((world.routes().len(), world.kept().len()), (42, 42));
@@ -199,8 +211,9 @@ async fn nodes_that_go_cost_one_write_more_where_the_cloud_remembers_no_owner() 
     world.stop().await;
 }
 
+// Behaviour: P34
 #[tokio::test(start_paused = true)]
-async fn a_route_that_the_vendor_refuses_is_tried_ever_slower_and_said_once() {
+async fn refused_route_is_retried_with_backoff_and_reported_once() {
     // Within 20 minutes: after 1 s, 2 s, 4 s and on to 256 s, that is 511 s, then each 300 s; or each 300 s at once.
     for (reason, n_tries) in [(Reason::Internal, 12), (Reason::VendorQuota, 4)] {
         let mut world = World::with_nodes(1).await;
@@ -214,7 +227,7 @@ async fn a_route_that_the_vendor_refuses_is_tried_ever_slower_and_said_once() {
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!(world.spent(), (before.0 + n_tries + 12, before.1 + 1), "{reason:?}");
         let told = world.kube.event_objects().iter().map(|it| it.count.unwrap_or(1)).sum::<i32>();
-        assert_eq!(u32::try_from(told), Ok(n_tries + 12), "{reason:?}: an Event a try");
+        assert_eq!(u32::try_from(told), Ok(n_tries + 12), "{reason:?}: an Event per attempt");
         world.stop().await;
     }
 }

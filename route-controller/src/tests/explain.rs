@@ -1,4 +1,4 @@
-//! What the page says of a node's routes, beside what its Events say.
+//! The status page of a node's routes, compared with its Events.
 
 use controller_core::explain::report::{Explanation, State};
 
@@ -8,21 +8,21 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl World {
     fn explained(&self, node: &str) -> Explanation {
-        self.explain.one(node).expect("a good key")
+        self.explain.one(node).expect("a valid key")
     }
 
     fn unsettled(&self) -> Vec<String> {
-        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+        self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// What the last Event of this reason on a node says.
+    /// The note of the last Event with this reason on a node.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.told(reason, node)
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_its_route_is_settled_and_shows_both_sides() {
+async fn node_with_its_route_is_in_sync_and_shows_both_sides() {
     let world = World::with_nodes(2).await;
     settle().await;
     let seen = world.explained("n1");
@@ -38,17 +38,17 @@ async fn a_node_with_its_route_is_settled_and_shows_both_sides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_cannot_be_laid_waits_in_the_words_of_its_event() {
+async fn failed_route_waits_with_the_text_of_its_event() {
     let world = World::with_nodes(1).await;
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorQuota, "50 routes"));
     world.put(numbered(1));
-    eventually("it is told", || world.told("FailedToCreateRoute", "n1").is_some()).await;
+    eventually("the Event is emitted", || world.told("FailedToCreateRoute", "n1").is_some()).await;
     tokio::time::sleep(2 * SECOND).await;
     let seen = world.explained("n1");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("FailedToCreateRoute", "n1")));
     assert_eq!((seen.reason.as_deref(), seen.attempts), (Some("VENDOR_QUOTA"), 1));
-    assert_eq!(seen.plan, ["lay    10.244.1.0/24 to n1 via sim://north/n1 at 192.0.2.1"]);
-    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("it is tried again"));
+    assert_eq!(seen.plan, ["create 10.244.1.0/24 to n1 via sim://north/n1 at 192.0.2.1"]);
+    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("it is retried"));
     assert!((295..=303).contains(&next.duration_since(since).as_secs()), "{since} {next}");
     assert_eq!(world.unsettled(), ["n1"]);
     eventually("it is served", || world.condition("n1") == SERVED).await;
@@ -57,14 +57,14 @@ async fn a_route_that_cannot_be_laid_waits_in_the_words_of_its_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_asks_for_in_vain_and_what_it_waits_for() {
+async fn refused_cidrs_and_waits_are_shown() {
     let mut world = World::new();
     world.marks_routes();
     world.put(ready("a", "10.244.1.0/24"));
     world.put(ready("same", "10.244.1.0/24"));
     world.put(node("new").pods("10.244.2.0/24"));
     world.start();
-    eventually("it is told", || world.told("PodCIDRRefused", "same").is_some()).await;
+    eventually("the Event is emitted", || world.told("PodCIDRRefused", "same").is_some()).await;
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("same");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("PodCIDRRefused", "same")));
@@ -78,17 +78,17 @@ async fn what_a_node_asks_for_in_vain_and_what_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_is_away_is_what_a_new_node_waits_for() {
+async fn new_node_waits_for_an_unavailable_cloud() {
     let world = World::with_nodes(1).await;
     world.cloud.away(true);
     world.put(numbered(1));
     tokio::time::sleep(5 * SECOND).await;
-    assert_eq!(world.explained("n1").state, State::Waiting, "before people hear of it");
-    eventually("it is told", || world.told("WaitsForCloud", "n1").is_some()).await;
+    assert_eq!(world.explained("n1").state, State::Waiting, "before an Event is emitted");
+    eventually("the Event is emitted", || world.told("WaitsForCloud", "n1").is_some()).await;
     tokio::time::sleep(60 * SECOND).await;
     assert_eq!(world.explained("n1").waits_for, world.told("WaitsForCloud", "n1"));
     assert_eq!((world.explained("n0").state, world.unsettled()), (State::Settled, vec!["n1".to_owned()]));
-    assert!(world.explain.status().expect("it runs").adapter.trouble.is_some());
+    assert!(world.explain.status().expect("the controller runs").adapter.trouble.is_some());
     world.cloud.away(false);
     eventually("it is served", || world.condition("n1") == SERVED).await;
     settle().await;
@@ -96,16 +96,16 @@ async fn a_cloud_that_is_away_is_what_a_new_node_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn routes_that_are_held_are_told_for_the_cluster() {
+async fn held_routes_are_reported_for_the_cluster() {
     let mut world = World::with_nodes(3).await;
     world.stop().await;
     (0..3).for_each(|n| world.delete(&format!("n{n}")));
     world.start();
     settle().await;
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     let told = world.told("RouteRemovalHeld", "kube-system").expect("for all of them");
-    assert_eq!((status.held_back, status.unsettled), (vec![told], 0), "none of the nodes is there");
+    assert_eq!((status.held_back, status.unsettled), (vec![told], 0), "none of the nodes exists");
     (0..3).for_each(|n| world.put(numbered(n)));
     settle().await;
-    assert!(world.explain.status().expect("it runs").held_back.is_empty());
+    assert!(world.explain.status().expect("the controller runs").held_back.is_empty());
 }

@@ -1,5 +1,5 @@
-//! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
-//! half upgraded. Nothing is lost, nothing is removed, and nobody is asked again and again.
+//! An API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter. Nothing
+//! is lost, nothing is removed, and requests are not repeated in a tight loop.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,9 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+// Behaviour: P32
 #[tokio::test(start_paused = true)]
-async fn a_conflict_in_each_attempt_is_outlived_and_then_it_is_quiet() {
+async fn repeated_conflicts_are_retried() {
     let mut world = World::new();
     world.kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").times(20));
     world.put(ready("a", "10.244.1.0/24"));
@@ -22,8 +23,9 @@ async fn a_conflict_in_each_attempt_is_outlived_and_then_it_is_quiet() {
     world.stop().await;
 }
 
+// Behaviour: R16
 #[tokio::test(start_paused = true)]
-async fn a_condition_is_not_written_to_a_node_that_was_made_anew_under_the_name() {
+async fn condition_is_not_written_to_a_recreated_node() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.kube.before_next_write(|kube| kube.put::<Node>(node("a").uid("another")));
@@ -35,8 +37,9 @@ async fn a_condition_is_not_written_to_a_node_that_was_made_anew_under_the_name(
     world.stop().await;
 }
 
+// Behaviour: W5
 #[tokio::test(start_paused = true)]
-async fn one_write_that_hangs_holds_no_other_node_up() {
+async fn hanging_write_does_not_block_other_nodes() {
     let mut world = World::new();
     world.kube.order(Fault::hang().on(Verb::Patch, "nodes/status").of("a"));
     world.put(ready("a", "10.244.1.0/24"));
@@ -47,15 +50,16 @@ async fn one_write_that_hangs_holds_no_other_node_up() {
         .expect("long before the write to a is given up");
     settle().await;
     world.put(ready("c", "10.244.3.0/24"));
-    eventually("c's condition, which joined later", || world.condition("c") == SERVED).await;
+    eventually("the condition of c, which joined later", || world.condition("c") == SERVED).await;
     assert_eq!(world.condition("a"), "");
     world.kube.heal();
     eventually("a's condition", || world.condition("a") == SERVED).await;
     world.stop().await;
 }
 
+// Behaviour: R16
 #[tokio::test(start_paused = true)]
-async fn conditions_that_nobody_takes_stop_no_route_and_not_the_process() {
+async fn refused_conditions_stop_no_route() {
     let mut world = World::new();
     world.kube.order(Fault::hang().on(Verb::Patch, "nodes/status"));
     for n in 0..400 {
@@ -74,9 +78,10 @@ async fn conditions_that_nobody_takes_stop_no_route_and_not_the_process() {
     world.stop().await;
 }
 
-/// What the API server does not take says nothing of the cloud.
+/// A failing API server says nothing about the cloud.
+// Behaviour: R19
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_back_was_away_for_no_longer_though_conditions_are_not_taken() {
+async fn refused_conditions_do_not_prolong_an_outage() {
     let mut world = World::with_nodes(1).await;
     world.kube.order(Fault::status(403).on(Verb::Patch, "nodes/status"));
     let told = |world: &World, name: &str| {
@@ -98,8 +103,9 @@ async fn an_adapter_that_is_back_was_away_for_no_longer_though_conditions_are_no
     world.stop().await;
 }
 
+// Behaviour: R16
 #[tokio::test(start_paused = true)]
-async fn a_condition_behind_writes_that_hang_is_written_with_the_next_pass() {
+async fn condition_behind_hanging_writes_is_written_in_the_next_pass() {
     let mut world = World::new();
     for n in 0..16 {
         let name = format!("a{n}");
@@ -110,12 +116,12 @@ async fn a_condition_behind_writes_that_hang_is_written_with_the_next_pass() {
     world.start();
     tokio::time::timeout(60 * SECOND, eventually("z's condition", || world.condition("z") == SERVED))
         .await
-        .expect("those that hang had their turn");
+        .expect("those that hang had their attempt");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
+async fn slow_api_server_causes_no_duplicate_action() {
     for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
         let mut world = World::new();
         world.kube.order(Fault::slow(seconds * SECOND));
@@ -128,8 +134,9 @@ async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
     }
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes() {
+async fn failing_api_server_is_called_rarely_and_nothing_is_deleted() {
     for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
         let mut world = World::with_nodes(3).await;
         world.stop().await;
@@ -156,8 +163,9 @@ async fn one_watch_is_enough() {
     world.stop().await;
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
+async fn expired_watch_costs_one_listing() {
     let mut world = World::with_nodes(3).await;
     let before = world.spent();
     world.kube.compact();
@@ -165,13 +173,14 @@ async fn a_watch_that_is_too_old_costs_a_listing_and_nothing_else() {
     world.put(numbered(3));
     eventually("the new node is served", || world.condition("n3") == SERVED).await;
     settle().await;
-    assert_eq!(world.routes().len(), 3, "one came, one went");
+    assert_eq!(world.routes().len(), 3, "one created, one removed");
     assert_eq!(world.cloud.calls("ApplyRoutes"), before.0 + 2);
     world.stop().await;
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_hangs_is_begun_anew() {
+async fn hanging_watch_is_restarted() {
     let mut world = World::with_nodes(1).await;
     world.stop().await;
     world.kube.order(Fault::hang().on(Verb::Watch, "nodes").times(2));
@@ -182,8 +191,9 @@ async fn a_watch_that_hangs_is_begun_anew() {
     world.stop().await;
 }
 
+// Behaviour: P33
 #[tokio::test(start_paused = true)]
-async fn objects_without_the_fields_that_one_expects_harm_nobody() {
+async fn objects_without_expected_fields_are_harmless() {
     let mut world = World::new();
     let bare = |name: &str| {
         let mut node = Node::default();
@@ -205,7 +215,7 @@ async fn objects_without_the_fields_that_one_expects_harm_nobody() {
     world.kube.put::<Node>(read("y", serde_json::json!({ "metadata": {}, "spec": spec, "status": strange })));
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the whole ones are served", || {
+    eventually("the complete ones are served", || {
         world.condition("a") == SERVED && world.condition("y") == SERVED
     })
     .await;
@@ -216,7 +226,7 @@ async fn objects_without_the_fields_that_one_expects_harm_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn routes_in_words_that_we_do_not_know_are_left_alone() {
+async fn routes_with_unknown_values_are_left_alone() {
     let mut world = World::with_nodes(1).await;
     let before = world.spent();
     world.lay(Route { owner: 99, ..foreign("10.244.8.0/24") });
@@ -233,11 +243,12 @@ async fn routes_in_words_that_we_do_not_know_are_left_alone() {
     world.stop().await;
 }
 
+// Behaviour: R15
 #[tokio::test(start_paused = true)]
-async fn an_adapter_without_routes_is_not_ready_and_no_node_is_told_to_wait() {
+async fn adapter_without_routes_is_unready_and_emits_no_event() {
     for (name, info) in [
         ("no capability", GetInfoResponse::default()),
-        ("a level that we do not know", {
+        ("an unknown level", {
             let routes = Capability { name: "routes".to_owned(), level: 99, ..Capability::default() };
             GetInfoResponse { capabilities: vec![routes], ..GetInfoResponse::default() }
         }),
@@ -258,8 +269,9 @@ async fn an_adapter_without_routes_is_not_ready_and_no_node_is_told_to_wait() {
     }
 }
 
+// Behaviour: R15
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_loses_its_routes_removes_none() {
+async fn adapter_that_loses_its_routes_removes_none() {
     let mut world = World::with_nodes(2).await;
     let before = world.spent();
     world.cloud.away(true);
@@ -275,8 +287,9 @@ async fn an_adapter_that_loses_its_routes_removes_none() {
     world.stop().await;
 }
 
+// Behaviour: P29
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_half_upgraded_is_waited_for() {
+async fn partly_upgraded_adapter_is_waited_for() {
     for rpc in ["WatchRoutes", "ApplyRoutes"] {
         let mut world = World::new();
         world.cloud.without(rpc);
@@ -292,7 +305,7 @@ async fn an_adapter_that_is_half_upgraded_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_does_not_say_what_it_can_do_is_not_thought_to_forget_owners() {
+async fn unknown_capabilities_do_not_imply_missing_owner_tags() {
     let mut world = World::new();
     world.cloud.without("GetInfo");
     world.put(ready("a", "10.244.1.0/24"));
@@ -302,12 +315,13 @@ async fn an_adapter_that_does_not_say_what_it_can_do_is_not_thought_to_forget_ow
     eventually("both are served", || world.condition("a") == SERVED && world.condition("b") == SERVED).await;
     world.delete("b");
     settle().await;
-    assert_eq!((world.routes().len(), world.kept().len()), (2, 0), "nobody can say whose it is");
+    assert_eq!((world.routes().len(), world.kept().len()), (2, 0), "the owner is unknown");
     world.stop().await;
 }
 
+// Behaviour: R13
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_does_not_say_for_a_while_what_it_can_do_costs_no_record() {
+async fn temporarily_unknown_capabilities_keep_the_record() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.put(ready("b", "10.244.2.0/24"));
@@ -321,20 +335,21 @@ async fn an_adapter_that_does_not_say_for_a_while_what_it_can_do_costs_no_record
     world.delete("a");
     world.cloud.edit(|state| drop(state.routes.remove("two")));
     settle().await;
-    assert!(world.cloud.read(|state| state.routes.contains_key("one")), "nobody can say whose it is");
-    assert_eq!(world.kept(), ["one uid-a"], "what is gone is forgotten all the same");
+    assert!(world.cloud.read(|state| state.routes.contains_key("one")), "the owner is unknown");
+    assert_eq!(world.kept(), ["one uid-a"], "a route that is gone is forgotten all the same");
 
     world.cloud.with("GetInfo");
-    eventually("the route goes with its node", || {
+    eventually("the route is removed with its node", || {
         !world.cloud.read(|state| state.routes.contains_key("one"))
     })
     .await;
     world.stop().await;
 }
 
+// Behaviour: P30
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for_and_the_node_shows_why() {
-    for (name, hangs) in [("says nothing", true), ("lets nobody in", false)] {
+async fn silent_or_forbidden_adapter_is_reported_on_the_node() {
+    for (name, hangs) in [("says nothing", true), ("forbids it", false)] {
         let mut world = World::with_nodes(2).await;
         world.put(numbered(2));
         for _ in 0..400 {
@@ -350,7 +365,7 @@ async fn an_adapter_that_says_nothing_or_lets_nobody_in_is_waited_for_and_the_no
         let texts: BTreeSet<&String> = told.iter().collect();
         assert!(
             (1..=3).contains(&told.len()) && texts.len() == told.len(),
-            "{name}: each trouble once: {told:?}"
+            "{name}: each condition once: {told:?}"
         );
         assert_eq!(world.condition("n2"), "", "{name}");
         assert!(world.cloud.calls("ApplyRoutes") < 200, "{name}: {}", world.cloud.calls("ApplyRoutes"));

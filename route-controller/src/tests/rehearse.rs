@@ -1,4 +1,4 @@
-//! What the page of plans says of routes, and a controller that only looks.
+//! The page of plans for routes, and a controller in dry run.
 
 use controller_core::explain::report::{Plans, State};
 
@@ -8,10 +8,10 @@ const CONDITION: &str = "set the condition NetworkUnavailable to False (RouteCre
 
 impl World {
     async fn plans(&self) -> Plans {
-        self.explain.plan("").await.expect("it runs")
+        self.explain.plan("").await.expect("the controller runs")
     }
 
-    /// Routes that were really changed, writes to the API server, and Events.
+    /// Actual changes of routes, writes to the API server, and Events.
     fn changed(&self) -> (usize, usize, usize) {
         let routes = self.cloud.read(|state| state.route_changes.len());
         (routes, self.kube.writes().len(), self.kube.events().len())
@@ -19,7 +19,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_looks_changes_nothing_and_says_what_it_would_do() {
+async fn dry_run_changes_nothing_and_shows_plan() {
     let mut world = World::new();
     world.marks_routes();
     world.dry_run = true;
@@ -37,8 +37,8 @@ async fn who_only_looks_changes_nothing_and_says_what_it_would_do() {
     assert!(elsewhere.trouble.is_some() && elsewhere.vendor.is_empty(), "{elsewhere:?}");
     assert!(nodes.iter().all(|it| it.cluster == [CONDITION] && it.trouble.is_none()), "{nodes:?}");
     let steps: Vec<&str> = nodes.iter().flat_map(|it| &it.vendor).map(|it| it.operation.as_str()).collect();
-    assert_eq!(steps, ["BatchRoutes"], "one call for all of them, told once");
-    let seen = world.explain.one("n0").expect("a good key");
+    assert_eq!(steps, ["BatchRoutes"], "one call for all of them, shown once");
+    let seen = world.explain.one("n0").expect("a valid key");
     assert_eq!(
         (seen.state, seen.waits_for.as_deref()),
         (State::Waiting, Some("Dry run: nothing is changed"))
@@ -61,7 +61,7 @@ async fn who_only_looks_changes_nothing_and_says_what_it_would_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_of_a_node_that_is_gone_stands_for_itself() {
+async fn route_of_a_deleted_node_is_an_object_of_its_own() {
     let mut world = World::with_nodes(10).await;
     world.stop().await;
     world.dry_run = true;
@@ -85,12 +85,12 @@ async fn a_route_of_a_node_that_is_gone_stands_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_adapter_refuses_is_in_the_words_of_its_event() {
+async fn refusal_of_the_adapter_has_the_text_of_its_event() {
     let world = World::with_nodes(1).await;
     let quota = || AdapterError::new(Reason::VendorQuota, "50 routes");
     (0..2).for_each(|_| world.cloud.fail_next("ApplyRoutes", quota()));
     world.put(numbered(1));
-    eventually("it is tried", || world.cloud.calls("ApplyRoutes") == 2).await;
+    eventually("it is attempted", || world.cloud.calls("ApplyRoutes") == 2).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let plans = world.plans().await;
     let [only] = plans.objects.as_slice() else { panic!("{plans:?}") };

@@ -1,4 +1,4 @@
-//! Routes whose nodes are gone: which of them go, and when none does.
+//! Routes whose nodes are gone: which of them are removed, and when none is.
 
 use super::*;
 
@@ -6,8 +6,9 @@ fn events(world: &World, reason: &str) -> Vec<String> {
     world.kube.events().into_iter().filter(|event| event.contains(reason)).collect()
 }
 
+// Behaviour: R11, W19
 #[tokio::test(start_paused = true)]
-async fn an_empty_list_of_nodes_removes_nothing_and_says_so() {
+async fn empty_list_of_nodes_removes_nothing_and_is_reported() {
     let mut world = World::with_nodes(3).await;
     world.stop().await;
     let before = world.spent();
@@ -30,8 +31,9 @@ async fn an_empty_list_of_nodes_removes_nothing_and_says_so() {
     world.stop().await;
 }
 
+// Behaviour: R11
 #[tokio::test(start_paused = true)]
-async fn a_list_that_lost_most_nodes_removes_nothing() {
+async fn list_that_lost_most_nodes_removes_nothing() {
     let mut world = World::with_nodes(10).await;
     settle().await;
     let before = world.spent();
@@ -47,7 +49,7 @@ async fn a_list_that_lost_most_nodes_removes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_lets_all_of_them_go() {
+async fn operator_allows_all_removals() {
     let mut world = World::with_nodes(3).await;
     world.stop().await;
     (0..3).for_each(|n| world.delete(&format!("n{n}")));
@@ -57,8 +59,9 @@ async fn a_person_lets_all_of_them_go() {
     world.stop().await;
 }
 
+// Behaviour: P31
 #[tokio::test(start_paused = true)]
-async fn the_route_of_one_node_that_went_while_nobody_looked_goes() {
+async fn route_of_a_node_deleted_during_a_stop_is_removed() {
     let mut world = World::with_nodes(4).await;
     world.stop().await;
     world.delete("n1");
@@ -69,8 +72,9 @@ async fn the_route_of_one_node_that_went_while_nobody_looked_goes() {
     world.stop().await;
 }
 
+// Behaviour: R11
 #[tokio::test(start_paused = true)]
-async fn routes_to_machines_that_are_gone_go_whatever_their_number() {
+async fn routes_to_absent_instances_have_no_limit() {
     let mut world = World::with_nodes(10).await;
     world.stop().await;
     (0..8).for_each(|n| world.delete(&format!("n{n}")));
@@ -88,7 +92,7 @@ async fn routes_to_machines_that_are_gone_go_whatever_their_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn routes_to_machines_that_are_there_are_held_though_no_packet_gets_through() {
+async fn black_holes_to_existing_instances_are_held() {
     let mut world = World::with_nodes(10).await;
     world.stop().await;
     (0..8).for_each(|n| world.delete(&format!("n{n}")));
@@ -104,20 +108,20 @@ async fn routes_to_machines_that_are_there_are_held_though_no_packet_gets_throug
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_seen_to_be_deleted_takes_its_route_along_the_last_one_too() {
+async fn route_is_removed_after_an_observed_deletion_of_its_node() {
     let mut world = World::with_nodes(1).await;
     world.delete("n0");
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(world.routes().len(), 1, "it could be registered anew");
+    assert_eq!(world.routes().len(), 1, "it could be registered again");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.routes(), [""; 0]);
     assert_eq!(world.cloud.calls("ApplyRoutes"), 2);
     world.stop().await;
 }
 
-/// Their pods run on, and have their networks.
+/// Their pods run on, with their networks.
 #[tokio::test(start_paused = true)]
-async fn all_nodes_deleted_by_mistake_keep_their_routes_until_their_machines_are_gone() {
+async fn mass_deletion_of_nodes_keeps_routes_of_existing_instances() {
     let mut world = World::with_nodes(3).await;
     let before = world.spent();
     (0..3).for_each(|n| world.delete(&format!("n{n}")));
@@ -125,12 +129,15 @@ async fn all_nodes_deleted_by_mistake_keep_their_routes_until_their_machines_are
     assert_eq!(
         (world.routes().len(), events(&world, "RouteRemovalHeld")),
         (3, vec![]),
-        "it may yet be listed"
+        "it may still be listed"
     );
     settle().await;
     assert_eq!((world.routes().len(), world.spent()), (3, before));
     let told = events(&world, "RouteRemovalHeld");
-    assert!(told.len() == 1 && told[0].contains("nodes were deleted, at most 1 may go"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("nodes were deleted, at most 1 routes may be removed"),
+        "{told:?}"
+    );
 
     world.cloud.edit(|state| {
         state.routes.values_mut().for_each(|route| {
@@ -138,12 +145,12 @@ async fn all_nodes_deleted_by_mistake_keep_their_routes_until_their_machines_are
             route.next_hop.as_mut().expect("each has one").provider_id.clear();
         });
     });
-    eventually("they go with their machines", || world.routes().is_empty()).await;
+    eventually("they are removed with their instances", || world.routes().is_empty()).await;
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_registered_anew_at_once_keeps_its_route() {
+async fn node_registered_again_at_once_keeps_its_route() {
     let mut world = World::with_nodes(2).await;
     let before = world.spent();
     let n0: Node = world.kube.get(&ObjectName::cluster("n0")).expect("a node");
@@ -155,8 +162,9 @@ async fn a_node_that_is_registered_anew_at_once_keeps_its_route() {
     world.stop().await;
 }
 
+// Behaviour: R9
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_registered_anew_under_another_uid_keeps_its_route_and_takes_it_along_when_it_goes() {
+async fn node_with_a_new_uid_inherits_its_route() {
     let mut world = World::with_nodes(2).await;
     let before = world.spent();
     world.delete("n0");
@@ -172,7 +180,7 @@ async fn a_node_that_is_registered_anew_under_another_uid_keeps_its_route_and_ta
 
     world.delete("n0");
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(world.routes().len(), 2, "it could be registered anew once more");
+    assert_eq!(world.routes().len(), 2, "it could be registered once more");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/n1 at 192.0.2.1"]);
     world.stop().await;

@@ -1,4 +1,4 @@
-//! Two replicas that share the nodes' routes between them.
+//! Two replicas that share the nodes' routes.
 
 use controller_core::testing::{Seats, process_of_shards};
 
@@ -7,7 +7,7 @@ use super::*;
 const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 40;
 
-/// A replica at work in these shards of four.
+/// A replica with these shards of four.
 fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats {
     let seats = Seats::new("route-controller", 4);
     shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
@@ -16,7 +16,7 @@ fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats 
     seats
 }
 
-/// But for what is kept on the Lease.
+/// Without those to the Lease.
 fn spent(world: &World) -> (u32, usize) {
     let writes = world.kube.writes();
     let others = writes.iter().filter(|write| !write.path.contains("/leases/")).count();
@@ -31,8 +31,9 @@ fn name(n: usize) -> String {
     format!("n{n}")
 }
 
+// Behaviour: P9
 #[tokio::test(start_paused = true)]
-async fn replicas_lay_each_route_once_and_what_one_leaves_another_takes_up() {
+async fn replicas_create_each_route_once_and_take_over() {
     let mut world = World::new();
     world.marks_routes();
     (0..N).for_each(|n| world.put(numbered(n).uid(&uid(n))));
@@ -45,30 +46,30 @@ async fn replicas_lay_each_route_once_and_what_one_leaves_another_takes_up() {
     eventually("three quarters have routes", || served(&world, &[0, 1, 2])).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
     let n_ours = (0..N).filter(|n| of.of(&uid(*n)) != 3).count();
-    assert!(n_ours < N, "some belong to the shard that nobody has");
+    assert!(n_ours < N, "some belong to the shard that no replica has");
     assert_eq!(
         (world.routes().len(), spent(&world)),
         (n_ours, (3, n_ours)),
-        "a call a shard, a condition a node"
+        "a call per shard, a condition per node"
     );
 
     second.give(3, LASTS);
     eventually("all have routes", || served(&world, &[0, 1, 2, 3])).await;
     assert_eq!((world.routes().len(), spent(&world)), (N, (4, N)));
-    // It moves: nothing is left to do.
+    // The shard moves: nothing is left to do.
     first.take(1);
     second.give(1, LASTS);
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(spent(&world), (4, N));
 
     world.delete(&name(0));
-    eventually("its route goes", || world.routes().len() == N - 1).await;
+    eventually("its route is removed", || world.routes().len() == N - 1).await;
     assert_eq!(spent(&world).0, 5, "by one of them");
 }
 
-/// Nothing else wakes it: no route came of the call, and it is the same term when the Lease is renewed at last.
+/// Nothing else wakes the controller: the call changed no route, and the term is the same when the Lease is renewed at last.
 #[tokio::test(start_paused = true)]
-async fn a_term_that_lapses_while_the_cloud_is_asked_costs_no_period() {
+async fn term_that_lapses_during_a_call_costs_no_period() {
     const SECOND: Duration = Duration::from_secs(1);
     let mut world = World::new();
     world.marks_routes();
@@ -81,18 +82,19 @@ async fn a_term_that_lapses_while_the_cloud_is_asked_costs_no_period() {
     eventually("the cloud has failed", || world.cloud.calls("ApplyRoutes") == 1).await;
     world.cloud.slow("ApplyRoutes", Duration::ZERO);
     tokio::time::sleep(10 * SECOND).await;
-    assert_eq!(world.cloud.calls("ApplyRoutes"), 1, "it is not its business for the moment");
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 1, "another replica may act for the moment");
 
     let renewed = tokio::time::Instant::now();
     seats.renew(shard, LASTS, false);
     eventually("it is served", || world.condition(&name(0)) == SERVED).await;
-    assert!(renewed.elapsed() <= 3 * SECOND, "a retry's pace, and no period: {:?}", renewed.elapsed());
+    assert!(renewed.elapsed() <= 3 * SECOND, "the delay of a retry, not a period: {:?}", renewed.elapsed());
     assert_eq!(spent(&world), (2, 1));
 }
 
-/// One replica has the node that had the network, another the one that gets it.
+/// One replica has the node that had the CIDR, another one the node that gets it.
+// Behaviour: P9
 #[tokio::test(start_paused = true)]
-async fn a_network_moves_between_nodes_of_two_replicas() {
+async fn cidr_moves_between_nodes_of_two_replicas() {
     let mut world = World::new();
     world.marks_routes();
     let first = replica(&mut world, [0, 1]);
@@ -106,16 +108,16 @@ async fn a_network_moves_between_nodes_of_two_replicas() {
     eventually("it has its route", || world.condition(&name(old)) == SERVED).await;
     world.delete(&name(old));
     world.put(at(new, "10.244.7.0/24"));
-    eventually("the new one has it", || world.condition(&name(new)) == SERVED).await;
+    eventually("the new node has it", || world.condition(&name(new)) == SERVED).await;
     let via = format!("10.244.7.0/24 via sim://north/{} at 192.0.2.1", name(new));
     assert_eq!(world.routes(), [via.as_str()]);
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(world.routes(), [via.as_str()]);
 }
 
-/// A cloud that cannot remember whose a route is: what this replica knew of the routes before is old by the time it has a shard again.
+/// A cloud without owner tags: this replica's knowledge about the routes is outdated by the time it has a shard again.
 #[tokio::test(start_paused = true)]
-async fn who_had_no_shard_for_a_while_reads_again_which_routes_are_ours() {
+async fn replica_without_shards_reads_the_record_again() {
     let mut world = World::new();
     let first = replica(&mut world, [0, 1, 2]);
     let second = replica(&mut world, [3]);
@@ -128,13 +130,13 @@ async fn who_had_no_shard_for_a_while_reads_again_which_routes_are_ours() {
     tokio::time::sleep(Duration::from_mins(2)).await;
     second.take(3);
     first.give(3, LASTS);
-    // The second one looks at nothing of this.
+    // The second replica does not see this.
     world.put(ready(&name, "10.244.7.0/24"));
     world.lay(unmarked("late", "10.244.7.0/24", Some(&name)));
-    eventually("it is noted", || world.kept().len() == 2).await;
+    eventually("it is recorded", || world.kept().len() == 2).await;
     first.take(3);
     world.delete(&name);
     tokio::time::sleep(Duration::from_mins(2)).await;
     second.give(3, LASTS);
-    eventually("the route of the node that went is gone", || world.routes().len() == 1).await;
+    eventually("the route of the deleted node is gone", || world.routes().len() == 1).await;
 }

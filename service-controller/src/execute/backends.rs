@@ -1,5 +1,5 @@
-//! Makes sure that the adapter knows a set of backends before it is named: uploaded once for all Services that select the same nodes,
-//! as a difference where the adapter knows an earlier one.
+//! Uploads backend sets to the adapter before a call refers to them: once for all Services that select the same nodes, and as a delta if
+//! the adapter has an earlier set.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,24 +12,24 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::plan::{annotations::selector::Selector, targets::Targets};
 
-/// Sets that an adapter keeps. Source: contract, `PutBackendSet`.
+/// Maximum number of sets that an adapter keeps. Source: contract, `PutBackendSet`.
 const SETS_MAX: usize = 64;
 
-/// The sets that the adapter was given.
+/// The backend sets that were uploaded to the adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
-    /// Held while a set is on its way, so that many Services that need it cause one upload.
+    /// Locked during an upload, so that Services that need the same set upload it once.
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The latest of each selection.
+    /// The latest set for each selector.
     sets: BTreeMap<Option<Selector>, Arc<Targets>>,
     failed: Option<Failure>,
 }
 
-/// The last upload that failed.
+/// The last failed upload.
 #[derive(Debug)]
 struct Failure {
     id: String,
@@ -38,8 +38,8 @@ struct Failure {
 }
 
 impl Failure {
-    /// Whether it says as much of the set of this ID, for which somebody has waited since then: nobody was there to take any, or it is
-    /// the same set.
+    /// Whether the failure also answers a caller that has waited for set `id` since `since`: it is the same set, or no set could have been
+    /// uploaded.
     fn is_about(&self, id: &str, since: Instant) -> bool {
         let nobody = matches!(self.error.reason, Reason::OutcomeUnknown | Reason::VendorUnavailable);
         self.at >= since && (self.id == id || nobody || concerns_all(self.error.reason))
@@ -47,10 +47,10 @@ impl Failure {
 }
 
 impl Backends {
-    /// Puts the set unless it was put. Cost: no vendor call.
+    /// Uploads the set unless it was uploaded before. Cost: no vendor call.
     ///
-    /// Who waits while another one puts in vain has its answer: one after the other they would wait for a silent adapter for as long as
-    /// there are of them.
+    /// If an upload fails, callers that waited for the lock get the same error. Otherwise each would time out in turn on an adapter that
+    /// does not respond.
     pub(crate) async fn put(
         &self,
         adapter: &Adapter,
@@ -68,7 +68,7 @@ impl Backends {
         let put = upload(&known.sets, adapter, call, targets).await;
         match &put {
             Ok(()) => {
-                // Which of too many it has kept is not known: whoever needs one puts it again.
+                // The adapter keeps only some of the sets, and which is unknown, so each is uploaded again when it is needed.
                 if known.sets.len() >= SETS_MAX {
                     known.sets.clear();
                 }
@@ -82,13 +82,13 @@ impl Backends {
         put
     }
 
-    /// The adapter does not know this set any more: it restarted, or nobody named the set for a while.
+    /// Called when the adapter no longer has this set: it restarted, or the set expired.
     pub(crate) async fn forget(&self, targets: &Targets) {
         self.known.lock().await.sets.retain(|_selector, put| put.id != targets.id);
     }
 }
 
-/// As a difference to the latest of the same selection, or of all nodes, if the adapter knows that.
+/// Uploads a set as a delta to the latest one of the same selector, or else of all nodes, if the adapter has it.
 async fn upload(
     known: &BTreeMap<Option<Selector>, Arc<Targets>>,
     adapter: &Adapter,

@@ -1,8 +1,8 @@
-//! The three writes to a Service, all of them patches of `services/status`: the only write that our role allows.
+//! The three writes to a Service. All are patches of `services/status`, the only write that the controller's role allows.
 //!
-//! The status subresource takes a Service's metadata too. Each patch is a strategic merge that carries only what is ours:
-//! finalizers merge entry by entry, so others keep theirs whatever happens meanwhile. The UID guards against a Service that
-//! was deleted and made again under the same name: the API server refuses to change it.
+//! The status subresource accepts metadata, too. Each patch is a strategic merge that contains only the fields of this controller:
+//! finalizers are merged by entry, so those of other controllers are kept. With the UID in the patch, the API server refuses it if the
+//! Service was recreated under the same name.
 
 use serde_json::{Value, json};
 
@@ -11,20 +11,20 @@ use crate::{
     plan::service::{FINALIZER, Ingress, ServiceId},
 };
 
-/// Our finalizer, beside those that are there.
+/// Adds this controller's finalizer to the existing ones.
 pub(crate) fn add_finalizer(id: &ServiceId) -> Value {
     json!({"metadata": {"uid": id.uid, "finalizers": [FINALIZER]}})
 }
 
-/// The whole list of addresses: it is atomic, so what stood there before is replaced.
+/// Replaces the whole list of addresses, which is atomic.
 pub(crate) fn status(id: &ServiceId, ingress: &[Ingress]) -> Value {
     let ingress: Vec<_> = ingress.iter().map(to_ingress).collect();
     json!({"metadata": {"uid": id.uid}, "status": {"loadBalancer": {"ingress": ingress}}})
 }
 
-/// Our finalizer off, exactly ours, and the status empty.
+/// Removes this controller's finalizer and empties the status.
 ///
-/// One write and not two: the Service may be gone as soon as its last finalizer is.
+/// This is a single write because the Service may be gone as soon as its last finalizer is removed.
 pub(crate) fn release(id: &ServiceId) -> Value {
     json!({
         "metadata": {"uid": id.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]},
@@ -41,13 +41,14 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_is_added_beside_the_others() {
+    fn finalizer_patch_keeps_other_finalizers() {
         let want = json!({"metadata": {"uid": "u-1", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}});
         assert_eq!(add_finalizer(&id()), want);
     }
 
+    // Behaviour: S15, W18
     #[test]
-    fn only_our_finalizer_is_taken_off_and_the_status_emptied() {
+    fn release_patch_removes_only_own_finalizer_and_status() {
         let want = json!({
             "metadata": {
                 "uid": "u-1",
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_holds_what_the_adapter_said_and_nothing_else() {
+    fn status_patch_contains_only_addresses_of_adapter() {
         let ip = Ingress {
             ip: Some("192.0.2.1".to_owned()),
             ip_mode: Some("VIP".to_owned()),

@@ -1,4 +1,4 @@
-//! The adapter's verbs as dry runs: the very requests that carry a plan out, at the lowest priority. Nothing is written.
+//! Calls the adapter in dry-run mode, with the same requests as an execution, at the lowest priority. Nothing is written.
 
 use cloud_api_proto::v1alpha1::{
     DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
@@ -8,20 +8,20 @@ use controller_core::adapter::Call;
 
 use super::{Executor, Job};
 use crate::{
+    error::Error,
     plan::{Ask, Step, service::ServiceId, spec::Takeover},
-    requeue::Error,
 };
 
-/// Nobody's packets wait for it.
+/// No traffic waits for a dry run.
 fn call() -> Call {
     Call::with_priority(Priority::Background)
 }
 
 impl Executor {
-    /// What an ensure would do. The set of backends is put first, as ever.
+    /// Returns what an ensure would do. The backend set is uploaded first, as in an execution.
     ///
     /// # Errors
-    /// Those that an ensure would have.
+    /// Returns the errors of an ensure.
     pub(crate) async fn try_ensure(
         &self,
         job: &Job<'_>,
@@ -31,10 +31,10 @@ impl Executor {
         self.send((job, ask), call(), request).await
     }
 
-    /// What a deletion would do.
+    /// Returns what a deletion would do.
     ///
     /// # Errors
-    /// Those that a deletion would have; `step` is what would fail.
+    /// Returns the errors of a deletion, attributed to `step`.
     pub(crate) async fn try_delete(
         &self,
         id: &ServiceId,

@@ -1,4 +1,4 @@
-//! Kubernetes objects, trimmed to the fields that decide anything here. A kubelet's heartbeat changes none of a node's.
+//! Kubernetes objects, trimmed to the fields that matter here. A kubelet's heartbeat changes none of them.
 
 mod managed;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use crate::plan::{
 /// Labels of a node's zone, the current one first.
 const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
-/// A Service as far as its load balancer cares. `None`: an object that no API server would send.
+/// Converts a Service. `None`: an object that no API server would send.
 pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service> {
     let meta = &object.metadata;
     let own = meta.annotations.as_ref().map(ours).unwrap_or_default();
@@ -82,7 +82,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
     })
 }
 
-/// A node as far as load balancers care. `None`: an object that no API server would send.
+/// Converts a node. `None`: an object that no API server would send.
 pub(crate) fn node(object: &KubeNode) -> Option<Node> {
     let meta = &object.metadata;
     let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
@@ -102,7 +102,7 @@ pub(crate) fn node(object: &KubeNode) -> Option<Node> {
     })
 }
 
-/// The status entry that the API server gets.
+/// Converts a status entry for the API server.
 pub(crate) fn to_ingress(ingress: &Ingress) -> LoadBalancerIngress {
     let port = |it: &IngressPort| PortStatus {
         port: it.port.into(),
@@ -134,8 +134,8 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
     }
 }
 
-/// The ports, and what is wrong with those that are none to us, with their node ports. Today's API server takes no such port; what a later
-/// one takes must not be left out of a load balancer without a word.
+/// Returns the valid ports, the errors of invalid ones, and the node ports of those. Current API servers do not allow such ports; if a
+/// later version does, they must not be ignored silently.
 fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     let (mut ports, mut unread, mut node_ports) = (Vec::new(), Vec::new(), Vec::new());
     for (at, given) in spec.ports.iter().flatten().enumerate() {
@@ -150,10 +150,10 @@ fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     (ports, unread, node_ports)
 }
 
-/// One port, or its field that makes no sense to us.
+/// Returns a port, or its invalid field with the error.
 fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
     let number = |field, number: i32| {
-        u16::try_from(number).map_err(|_range| (field, format!("{number} is no port: write 1 to 65535")))
+        u16::try_from(number).map_err(|_range| (field, format!("invalid port {number}: write 1 to 65535")))
     };
     let protocol = port.protocol.as_deref();
     let unknown = || {
@@ -161,7 +161,7 @@ fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
         (
             "protocol",
             format!(
-                "{given:?} is not known: write TCP, UDP or SCTP, or give that port a Service of another type"
+                "unknown protocol {given:?}: write TCP, UDP or SCTP, or move that port to a Service of another type"
             ),
         )
     };
@@ -183,7 +183,7 @@ fn transport(protocol: Option<&str>) -> Option<Transport> {
     }
 }
 
-/// The API server always fills this in; one that did not meant IPv4.
+/// The API server always sets the families; an old one that did not used IPv4.
 fn families(spec: &ServiceSpec) -> Vec<Family> {
     let families: Vec<Family> = spec
         .ip_families

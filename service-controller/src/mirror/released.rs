@@ -1,7 +1,7 @@
-//! Which orphans a person has released: one ConfigMap in the namespace of this process, that of the pod or of the kubeconfig.
+//! The orphans that users released, from a ConfigMap in the namespace of this process, which is that of the pod or of the kubeconfig.
 //!
-//! Who may write it may have load balancers removed that no Service wants, and no others. It need not be there, nor the right to read it:
-//! then nothing is released.
+//! Clients that may write the ConfigMap can have unused load balancers deleted, but no others. If the ConfigMap or the permission to read
+//! it is missing, nothing is released.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,19 +20,19 @@ use crate::plan::{
     service::ServiceId,
 };
 
-/// The ConfigMap: a key is the UID that a Service had, its value the `NAMESPACE/NAME` that it had.
+/// Name of the ConfigMap. A key is the UID of a former Service, its value the `NAMESPACE/NAME` of that Service.
 pub(crate) const RELEASES: &str = "cloud-controllers-orphans";
 
-/// What the ConfigMap said last.
+/// The current content of the ConfigMap.
 pub(super) type Released = Arc<watch::Sender<Releases>>;
 
 impl Mirrors {
-    /// What a person has said of the load balancer that was made for this Service.
+    /// Whether a user released the load balancer that was created for this Service.
     pub(crate) fn release(&self, id: &ServiceId) -> Release {
         self.released.borrow().of(id)
     }
 
-    /// Load balancers that no Service here has, by whose they were.
+    /// Load balancers without a Service in the cache, by former owner.
     pub(crate) fn without_service(&self) -> Vec<(ServiceId, Vec<String>)> {
         if !self.services.is_synced() {
             return Vec::new();
@@ -48,21 +48,21 @@ impl Mirrors {
         orphans.into_iter().collect()
     }
 
-    /// Never ends; drop it to stop.
+    /// Never returns; drop the future to stop.
     pub(super) async fn follow_releases(&self, client: &Client) {
         let look =
             |found: Option<ConfigMap>| self.releases_are(found.and_then(|map| map.data).unwrap_or_default());
         follow_one(Api::default_namespaced(client.clone()), RELEASES, look).await;
     }
 
-    /// Looks at those of which something else is said now.
+    /// Requeues the owners whose entries changed.
     fn releases_are(&self, data: BTreeMap<String, String>) {
         if data.len() > MOST_RELEASES {
             warn!(
                 config_map = RELEASES,
                 keys = data.len(),
                 read = MOST_RELEASES,
-                "Has more keys than are read"
+                "The ConfigMap has more keys than are read"
             );
         }
         let now = Releases::read(data);

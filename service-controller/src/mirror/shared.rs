@@ -1,4 +1,4 @@
-//! What Services share: the sets of targets, each computed once for all that select the same nodes, and what the adapter can do.
+//! State that Services share: the node sets, each computed once for all Services with the same selector, and the adapter's capabilities.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,40 +27,40 @@ use crate::plan::{
     targets::{Node, Targets},
 };
 
-/// After the last change of a node nothing else has to come for so long.
+/// Time without a change of nodes after which the sets are computed.
 const QUIET: Duration = Duration::from_millis(200);
-/// But the first change never waits longer than this.
+/// Maximum delay after the first change.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two questions to an adapter that does not say what it can do.
+/// Delay between calls to an adapter that does not return its capabilities.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Between two questions to an adapter whose load balancers cannot be watched.
+/// Delay between calls to an adapter whose load balancers cannot be watched.
 const ASK_BESIDE: Duration = Duration::from_secs(10);
 
-/// A set of targets, and since when it is these.
+/// A node set, and when it last changed.
 type Since = (Arc<Targets>, Instant);
 
-/// What Services share.
+/// State that Services share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// By what selects them; `None`: all nodes. Every operation is a single one: it is consistent whatever happened.
+    /// By selector; `None`: all nodes. Each operation is atomic, so a poisoned lock leaves the map consistent.
     targets: Mutex<BTreeMap<Option<Selector>, Since>>,
-    /// What Services select that do not select all nodes, as they were looked at last.
+    /// The node selectors in force, of Services that do not select all nodes.
     selectors: Mutex<BTreeMap<ServiceId, Selector>>,
-    /// Services that ask for an address that a load balancer has lost, and did not ask for it again yet.
+    /// Services that requested an address which a load balancer has released, and that were not reconciled since.
     freed: Mutex<BTreeSet<ServiceId>>,
-    /// What changes of nodes said.
+    /// Result of the observed changes of nodes.
     census: Mutex<Census>,
-    /// Whether it is known which nodes there are.
+    /// Whether the nodes are known.
     computed: watch::Sender<bool>,
     /// `None`: not known yet.
     features: watch::Sender<Option<Arc<Features>>>,
 }
 
-/// How many nodes there are by the changes that were heard of, and how the last one went.
+/// The number of nodes according to the observed changes, and how the last one was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Census {
     nodes: usize,
-    /// The API server told of the node that went last. If not, a listing had it no more.
+    /// Whether a watch event reported the removal of the last node. Otherwise it was missing in a new listing.
     told_of_last: bool,
 }
 
@@ -73,7 +73,7 @@ impl Census {
         }
     }
 
-    /// Whether it is not known that there are no nodes, though none is listed: nobody told, or nobody has heard of all that went yet.
+    /// Whether an empty node list is not trusted: no deletion of the last node was observed, or not all removals were processed yet.
     fn doubts_that_none_is_left(self) -> bool {
         self.nodes > 0 || !self.told_of_last
     }
@@ -96,7 +96,7 @@ impl Shared {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a set is another one now. One that stays keeps its time.
+    /// Replaces the sets and returns whether any has changed. An unchanged set keeps its time.
     fn replace(&self, computed: Vec<Targets>) -> bool {
         let mut sets = self.sets();
         let mut former = std::mem::take(&mut *sets);
@@ -115,15 +115,15 @@ impl Shared {
     }
 
     pub(super) async fn targets_known(&self) {
-        // The sender lives in `self`: waiting cannot fail.
+        // The sender is owned by `self`, so waiting cannot fail.
         let _closed = self.computed.subscribe().wait_for(|computed| *computed).await.is_err();
     }
 }
 
 impl Mirrors {
-    /// Computes the targets when nodes changed, and wakes all Services if a set is another one.
+    /// Computes the sets after changes of nodes, and requeues all Services if any set changed.
     ///
-    /// A hundred nodes that join within a second cost one set and one ensure per Service, not a hundred.
+    /// If a hundred nodes join within a second, this costs one set and one ensure per Service, not a hundred.
     pub(super) async fn follow_targets(&self) {
         self.nodes.synced().await;
         loop {
@@ -133,8 +133,7 @@ impl Mirrors {
         }
     }
 
-    /// Mirrors the load balancers of an adapter that has some. Of one that has none nothing is expected but the word, now and then,
-    /// that this is still so.
+    /// Watches the load balancers of an adapter that supports them. If it does not, only asks at intervals whether that is still so.
     pub(super) async fn follow_balancers(&self, adapter: &Adapter) {
         loop {
             tokio::select! {
@@ -143,7 +142,7 @@ impl Mirrors {
                 () = self.without_load_balancers(adapter) => (),
             }
             warn!(
-                "The cloud adapter has no load balancers: Services of type LoadBalancer are left to others"
+                "The cloud adapter does not support load balancers: Services of type LoadBalancer are not managed"
             );
             while self.has_load_balancers() == Some(false) {
                 sleep(RESYNC).await;
@@ -152,7 +151,8 @@ impl Mirrors {
         }
     }
 
-    /// Waits until the adapter says that it has none. Such an adapter need not know the watch, so it is asked when that fails.
+    /// Waits until the adapter reports that it does not support load balancers. Such an adapter may lack the watch, so it is asked when the
+    /// watch fails.
     async fn without_load_balancers(&self, adapter: &Adapter) {
         let without = |features: &Features| !features.has(name::LOAD_BALANCERS);
         let (mut links, mut known) = (self.cloud.links(), self.shared.features.subscribe());
@@ -169,17 +169,17 @@ impl Mirrors {
         let told = known.wait_for(|known| known.as_deref().is_some_and(without));
         tokio::select! {
             () = asked => (),
-            // The sender lives in `self`: waiting cannot fail.
+            // The sender is owned by `self`, so waiting cannot fail.
             _told = told => (),
         }
     }
 
-    /// Asks the adapter what it can do: once its mirror is complete, and again on each new connection, since another version may
-    /// be behind it.
+    /// Asks the adapter for its capabilities: when its cache is synced, and on each new connection, since the adapter may have been
+    /// updated.
     async fn follow_features(&self, adapter: &Adapter) {
         let (mut links, mut connections) = (self.cloud.links(), self.cloud.connections());
         self.cloud.synced().await;
-        // The senders live in `self`: waiting fails only when nobody is left to care.
+        // The senders are owned by `self`, so waiting fails only at the end.
         while links.wait_for(Link::is_up).await.is_ok() {
             connections.mark_unchanged();
             self.ask_features(adapter).await;
@@ -201,9 +201,9 @@ impl Mirrors {
         }
     }
 
-    /// The nodes that a Service's load balancer selects, and since when it is these.
+    /// The nodes that a Service's load balancer selects, and when the set last changed.
     ///
-    /// Noted is what is selected, which need not be what the Service says now: so the set goes on following the nodes.
+    /// Records the selector in force, which may differ from the Service's current one, so that its set is kept up to date.
     pub(crate) fn targets_of(&self, id: &ServiceId, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         match selector {
             None => self.shared.selectors().remove(id),
@@ -212,13 +212,13 @@ impl Mirrors {
         self.targets(selector)
     }
 
-    /// The nodes that are selected, and since when it is these. Computed for the first Service that selects so.
+    /// The nodes that a selector matches, and when the set last changed. Computed on first use.
     pub(crate) fn targets(&self, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         let compute = || (Arc::new(self.select(selector)), Instant::now());
         self.shared.sets().entry(selector.cloned()).or_insert_with(compute).clone()
     }
 
-    /// The cloud shows that load balancers do not have these addresses any more: the Services that ask for one of them may get it now.
+    /// Load balancers no longer have these addresses. Requeues the Services that request one of them.
     pub(super) fn addresses_freed(&self, addresses: &BTreeSet<IpAddr>) {
         let defaults = &self.reading.defaults;
         let asks = |service: &Service| {
@@ -232,12 +232,12 @@ impl Mirrors {
         asking.into_iter().for_each(|id| self.queue.add(id));
     }
 
-    /// Whether an address that the Service asks for has become free since this was asked last.
+    /// Whether an address that the Service requests was released since the last call.
     pub(crate) fn address_was_freed(&self, id: &ServiceId) -> bool {
         self.shared.freed().remove(id)
     }
 
-    /// A node is not what it was.
+    /// Called when a node changed.
     pub(super) fn node_changed(&self, change: &Change<ObjectName, Node>) {
         self.shared.census().hear(change);
         self.nodes_changed.notify_one();
@@ -246,14 +246,14 @@ impl Mirrors {
     fn select(&self, selector: Option<&Selector>) -> Targets {
         self.nodes.read(|nodes| {
             let mut targets = Targets::of(nodes.values().map(AsRef::as_ref), selector);
-            // What shall lead to no node needs no proof that they are gone.
+            // Settings that select no node need no proof that the nodes are gone.
             let empties = selector.is_some_and(Selector::is_nothing);
             targets.blind = !empties && nodes.is_empty() && self.shared.census().doubts_that_none_is_left();
             targets
         })
     }
 
-    /// Sets that nobody selects any more are forgotten.
+    /// Computes all sets in use, and drops the others.
     fn compute_targets(&self) {
         let defaults = &self.reading.defaults;
         let mut selectors = self.services.read(|services| {
@@ -272,13 +272,12 @@ impl Mirrors {
         if changed {
             let (all, _since) = self.targets(None);
             if all.blind {
-                warn!("No node is listed at all: load balancers that have nodes keep them until one is");
-            } else {
-                info!(
-                    nodes = all.len(),
-                    withheld = all.withheld,
-                    "Load balancers have these nodes behind them"
+                warn!(
+                    "The node list is empty although no node deletion was observed; load balancers \
+                     keep their backends"
                 );
+            } else {
+                info!(nodes = all.len(), withheld = all.withheld, "Computed the nodes behind load balancers");
             }
             self.wake_all();
         }
@@ -288,18 +287,18 @@ impl Mirrors {
         let answer = loop {
             match adapter.get_info().await {
                 Ok(answer) => break answer,
-                Err(error) => warn!(%error, "The adapter does not say what it can do, asks again"),
+                Err(error) => warn!(%error, "Cannot get the capabilities of the adapter, retrying"),
             }
             sleep(ASK_AGAIN).await;
         };
         let (name, version) = (&answer.adapter_name, &answer.adapter_version);
-        info!(adapter = %name, %version, "Knows what the adapter can do");
+        info!(adapter = %name, %version, "Received the capabilities of the adapter");
         self.know(Features::from(&answer));
     }
 
     fn know(&self, features: Features) {
         self.shared.features.send_replace(Some(Arc::new(features)));
-        // Not only those that need another feature: whoever waits for the adapter need not wait for its backoff to end.
+        // This includes Services that do not need a new capability: those that wait for the adapter need not wait for their backoff.
         self.wake_all();
     }
 }
@@ -308,9 +307,10 @@ impl Mirrors {
 mod tests {
     use super::*;
 
-    /// A listing empties the mirror before anybody hears of the nodes that it has no more.
+    /// A new listing empties the cache before the removals of nodes are processed.
+    // Behaviour: SN7
     #[test]
-    fn no_node_is_believed_only_when_all_that_went_were_heard_of() {
+    fn empty_node_list_is_trusted_only_after_observed_deletions() {
         let node = || Some(Arc::new(Node::default()));
         let change = |old, new, told| Change { key: ObjectName::cluster("a"), old, new, told };
         let mut census = Census::default();

@@ -1,7 +1,7 @@
-//! What the annotations of a Service and the cluster's defaults ask for, read into types. Nothing here is about one vendor.
+//! Parses the annotations of a Service and the cluster's defaults. Nothing here is specific to a vendor.
 //!
-//! A name with our prefix that is not known is refused, never passed over: a misspelt `internal` that is passed over puts a private
-//! service on the internet.
+//! An unknown name with this controller's prefix is refused, never ignored: ignoring a misspelt `internal` would expose a private service
+//! to the internet.
 
 pub(crate) mod keys;
 mod name;
@@ -27,14 +27,14 @@ use super::{
     service::{Port, Service, Transport},
 };
 
-/// Something that is asked for, and where.
+/// A requested value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish<T> {
     pub(crate) value: T,
     pub(crate) given: Given,
 }
 
-/// What is asked for. `None`: nobody says anything.
+/// The requested values. `None`: not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     pub(crate) internal: Option<Wish<Switch>>,
@@ -54,11 +54,11 @@ pub(crate) struct Wishes {
     pub(crate) zone: Option<Wish<String>>,
     /// One for each port, in the Service's order.
     pub(crate) ports: Vec<PortWishes>,
-    /// For the adapter of one vendor.
+    /// Settings for the adapter of one vendor.
     pub(crate) vendor: Vec<VendorWish>,
 }
 
-/// What is asked for of probes.
+/// Requested health-check settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) enabled: Option<Wish<Switch>>,
@@ -72,7 +72,7 @@ pub(crate) struct Health {
     pub(crate) unhealthy: Option<Wish<u32>>,
 }
 
-/// What is asked for of one port.
+/// Requested settings of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortWishes {
     pub(crate) proxy_protocol: Option<Wish<ProxyProtocol>>,
@@ -84,7 +84,7 @@ pub(crate) struct PortWishes {
     pub(crate) connection_limit: Option<Wish<u32>>,
 }
 
-/// What is asked for of one vendor.
+/// A requested setting for the adapter of one vendor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VendorWish {
     pub(crate) adapter: String,
@@ -92,8 +92,8 @@ pub(crate) struct VendorWish {
     pub(crate) value: Wish<String>,
 }
 
-/// Reads all that was said of a Service, with every fault and not the first: unknown names with the nearest known one, and wrong values
-/// with right ones. What is good is there in spite of what is not, so that it can be judged, too.
+/// Parses all settings of a Service and returns all errors: unknown names with the most similar known one, and invalid values with the
+/// expected ones. Valid settings are returned even if others are invalid, so that they are validated, too.
 pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
     let (settings, refusals) = Settings::of(service, defaults);
     let ports = &defaults.bounds().health_check_ports;
@@ -101,10 +101,10 @@ pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Ref
     (reader.wishes(service.ports.len()), reader.refusals)
 }
 
-/// Takes a default of the cluster, by its name without the prefix.
+/// Adds a default of the cluster, by its name without the prefix.
 ///
 /// # Errors
-/// What is wrong with the name or the value.
+/// Returns what is wrong with the name or the value.
 pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
     let mut alone = Defaults::default().within(defaults.bounds().clone());
     alone.set(name, value)?;
@@ -116,24 +116,24 @@ pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> R
     }
 }
 
-/// Which nodes stand behind it. Needed before anything is planned; a wrong one is refused with all else.
+/// The node selector, which is needed before planning. [`wishes`] refuses an invalid one.
 pub(crate) fn node_selector(service: &Service, defaults: &Defaults) -> Option<Selector> {
     let (settings, _refusals) = Settings::of(service, defaults);
     settings.get(keys::NODE_SELECTOR).and_then(|given| Selector::read(&given.value).ok())
 }
 
-/// Which addresses are asked for. A wrong list is refused with all else.
+/// The requested addresses. [`wishes`] refuses an invalid list.
 pub(crate) fn addresses(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     let (settings, _refusals) = Settings::of(service, defaults);
     let given = settings.get(keys::ADDRESS);
     given.and_then(|given| values::addresses(&given.value).ok()).unwrap_or_default()
 }
 
-/// Reads values, and notes which cannot be read.
+/// Parses values and records invalid ones.
 struct Reader<'a> {
     settings: &'a Settings,
     service: &'a Service,
-    /// At which any Service may have nodes probed.
+    /// Ports that any Service may use for health checks.
     ports: &'a Ports,
     refusals: Vec<Refusal>,
 }
@@ -162,7 +162,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A template is the operator's and puts in words of the Service alone; an annotation may say the words of another one.
+    /// The operator writes the template, which inserts only the Service's own names. A user could write another Service's name in an
+    /// annotation.
     fn name(&mut self) -> Option<Wish<String>> {
         match self.settings.get(keys::NAME)?.origin {
             Origin::Default => self.read(keys::NAME, values::name),
@@ -184,7 +185,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A default is of all Services, so that no Service's own ports make it right.
+    /// A default applies to all Services, so a port of one Service does not make it valid.
     fn health_port(&mut self) -> Option<Wish<u32>> {
         let (ports, service) = (self.ports, self.service);
         match self.settings.get(keys::HEALTH_PORT)?.origin {
@@ -233,7 +234,7 @@ impl Reader<'_> {
         self.judge(given, parse)
     }
 
-    /// A fault of what is meant for several ports is told once.
+    /// An error in a setting for several ports is reported once.
     fn judge<T>(&mut self, given: &Given, parse: impl Fn(&str) -> Result<T, String>) -> Option<Wish<T>> {
         match parse(&given.value) {
             Ok(value) => Some(Wish { value, given: given.clone() }),

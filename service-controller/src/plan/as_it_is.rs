@@ -1,9 +1,8 @@
-//! What stands in for a wish of which something cannot change on the load balancer that is there: the same wish, with those fields as they
-//! are there.
+//! Adapts refused settings to the existing load balancer: the same settings, but with its values in the fields that cannot change.
 //!
-//! The contract has no request that changes backends alone: without this one, after a restart, nodes that go would stay behind the load
-//! balancer, and new ones would never come. While the process lives the last good wish could stand in; but what else of the new one can
-//! be done is done by then, and would be undone.
+//! The contract has no call that changes backends alone. Without this module, after a restart, deleted nodes would stay behind such a load
+//! balancer and new ones would be missing. The last valid settings are no replacement: the adapter has already applied what it could of the
+//! new ones.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -14,10 +13,10 @@ use super::{
     service::{Family, Ingress, Service},
 };
 
-/// The field of the contract that says the address families.
+/// The field of the contract for address families.
 pub(crate) const FAMILIES: &str = "spec.ip_families";
 
-/// The addresses of what is there, as the mirror shows them, or else the status.
+/// Addresses of the existing load balancer, from the cache or else from the status.
 pub(crate) fn addresses_of(service: &Service, seen: Option<&[Balancer]>) -> Vec<IpAddr> {
     let read = |ingress: &Ingress| ingress.ip.as_ref().and_then(|ip| ip.parse().ok());
     let shown: Vec<IpAddr> =
@@ -25,16 +24,16 @@ pub(crate) fn addresses_of(service: &Service, seen: Option<&[Balancer]>) -> Vec<
     if shown.is_empty() { service.ingress.iter().filter_map(read).collect() } else { shown }
 }
 
-/// The families of these addresses: those that are asked for first, in their order.
+/// Families of these addresses, those in `asked` first, in their order.
 pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
     let has = |family: &Family| there.iter().any(|address| Family::of(*address) == *family);
     let others = [Family::V4, Family::V6].into_iter().filter(|family| !asked.contains(family));
     asked.iter().copied().chain(others).filter(has).collect()
 }
 
-/// Asks in these fields for what is there. `None`: what that is nobody can tell.
+/// Sets these fields to the values of the existing load balancer. `None`: its value is not known.
 ///
-/// `good`: the last wish that was good, which says it best. The families are made of [`families_of`]: who may connect follows from them.
+/// `good`: the last valid settings, which are the best source. `families_of` sets the families, because the source ranges depend on them.
 pub(super) fn keep(
     spec: &mut LoadBalancerSpec,
     fixed: &BTreeSet<String>,
@@ -69,12 +68,12 @@ fn as_before(spec: &mut LoadBalancerSpec, field: &str, good: &LoadBalancerSpec) 
     Some(())
 }
 
-/// The place in the Service of a port that another user of the load balancer has, as the adapter names it.
+/// Index in `spec.ports` of a port that another user of the load balancer occupies, as the adapter names it.
 pub(crate) fn port(field: &str) -> Option<usize> {
     field.strip_prefix("spec.listeners[")?.strip_suffix("].port")?.parse().ok()
 }
 
-/// A field's name, and which of many it is.
+/// Splits a field into its name and its index or key.
 fn split(field: &str) -> (&str, &str) {
     field.split_once('[').unwrap_or((field, ""))
 }
@@ -84,19 +83,19 @@ fn keep_one(spec: &mut LoadBalancerSpec, field: &str, there: &[IpAddr]) -> Optio
     match name {
         FAMILIES => (),
         "spec.requested_addresses" => {
-            // By their names, so that addresses which the user reserved are not given back. Who has none asks for none.
+            // The existing addresses by value, so that addresses reserved by the user are not released. If none was requested, none is set.
             let kept = |asked: &String| {
                 let family = Family::of(asked.parse().ok()?);
                 there.iter().find(|address| Family::of(**address) == family).map(ToString::to_string)
             };
             spec.requested_addresses = spec.requested_addresses.iter().filter_map(kept).collect();
         }
-        // There are two.
+        // There are only two schemes, so it is the other one.
         "spec.scheme" => {
             let other = if spec.scheme() == Scheme::Internal { Scheme::Internet } else { Scheme::Internal };
             spec.set_scheme(other);
         }
-        // Where nobody asks for one, an adapter keeps what there is or says again that it cannot change it.
+        // If these fields are empty, the adapter keeps the existing values or refuses again.
         "spec.address_pool" => spec.address_pool.clear(),
         "spec.subnets" => spec.subnets.clear(),
         "spec.size" => spec.size.clear(),
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_families_that_are_there_stand_in_the_order_of_the_wish() {
+    fn existing_families_keep_requested_order() {
         use Family::{V4, V6};
         let both = ["192.0.2.1", "2001:db8::1"];
         assert_eq!(families_of(&addresses(&both), &[V6]), [V6, V4]);
@@ -125,8 +124,9 @@ mod tests {
         assert_eq!(families_of(&[], &[V4]), []);
     }
 
+    // Behaviour: S27
     #[test]
-    fn what_cannot_change_is_asked_for_as_it_is() {
+    fn immutable_fields_keep_existing_values() {
         type Change = fn(&mut LoadBalancerSpec);
         let there = addresses(&["192.0.2.1", "2001:db8::1"]);
         let asked = || LoadBalancerSpec {
@@ -151,7 +151,7 @@ mod tests {
             ("spec.size", Some(|it| it.size.clear())),
             ("spec.zone", Some(|it| it.zone.clear())),
             ("spec.parameters[network]", Some(|it| drop(it.parameters.remove("network")))),
-            // Which one it has, or what it understood before, nobody tells.
+            // The current value of these is unknown.
             ("spec.load_balancer_id", None),
             ("spec.listeners[0].application", None),
         ];
@@ -167,11 +167,11 @@ mod tests {
         }
         let mut spec = asked();
         assert_eq!(keep(&mut spec, &["spec.requested_addresses".to_owned()].into(), &[], None), Some(()));
-        assert_eq!(spec.requested_addresses, [""; 0], "who has none asks for none");
+        assert_eq!(spec.requested_addresses, [""; 0], "no address was requested");
     }
 
     #[test]
-    fn what_was_good_says_best_how_it_is() {
+    fn last_valid_settings_supply_immutable_fields() {
         let good = LoadBalancerSpec {
             requested_addresses: vec!["192.0.2.1".to_owned()],
             subnets: vec!["s-1".to_owned()],

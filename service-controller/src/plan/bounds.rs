@@ -1,6 +1,6 @@
-//! What the operator lets Services ask for, whatever they say. Pure.
+//! Limits set by the operator for all Services. Pure.
 //!
-//! A Service is written by a user of one namespace, and what is made of it acts on all nodes with the rights of the cloud account.
+//! A user of one namespace writes a Service, but its load balancer affects all nodes, with the permissions of the cloud account.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -9,19 +9,19 @@ use super::service::Service;
 /// Source: kube-proxy, `--healthz-bind-address`.
 pub(crate) const KUBE_PROXY_PORT: u32 = 10_256;
 
-/// More ports than these are not named in a message.
+/// Maximum number of ports listed in a message.
 const PORTS_NAMED: usize = 4;
 
-/// The bounds of every Service.
+/// Limits for all Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The ports of nodes at which any Service may have them probed.
+    /// Ports of nodes that any Service may use for health checks.
     pub(crate) health_check_ports: Ports,
-    /// The members that a new load balancer may have: listeners times nodes.
+    /// Maximum number of members of a new load balancer: listeners times nodes.
     pub(crate) members: usize,
 }
 
-/// Four ports on 5,000 nodes.
+/// Enough for four ports on 5,000 nodes.
 pub(crate) const MEMBERS: usize = 20_000;
 
 impl Default for Bounds {
@@ -40,7 +40,7 @@ impl FromIterator<u32> for Ports {
     }
 }
 
-/// A few of them, with commas.
+/// Lists some of the ports, separated by commas.
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
@@ -53,20 +53,20 @@ impl fmt::Display for Ports {
 }
 
 impl Ports {
-    /// Passes a port on at which every Service may have nodes probed.
+    /// Returns the port if every Service may use it for health checks.
     ///
     /// # Errors
-    /// What to do about one at which it may not.
+    /// Returns how to allow the port.
     pub(crate) fn for_all(&self, port: u32) -> Result<u32, String> {
         let wrong = || format!("port {port} is not in --health-check-ports ({self}): add it there");
         self.0.contains(&port).then_some(port).ok_or_else(wrong)
     }
 
-    /// Passes a port on at which this Service may have nodes probed. Any other port of the nodes may be of another Service or of a
-    /// process of the node, and a probe reaches it from inside the network of the cloud.
+    /// Returns the port if this Service may use it for health checks. Any other port may belong to another Service or to a process of the
+    /// node, and a health check reaches it from inside the cloud network.
     ///
     /// # Errors
-    /// Which ports are allowed.
+    /// Returns which ports are allowed.
     pub(crate) fn for_one(&self, service: &Service, port: u32) -> Result<u32, String> {
         let is_own = service.has_node_port(port) || service.has_health_check_node_port(port);
         let wrong = || {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_its_own_ports_probed_and_the_operators() {
+    fn allowed_health_check_ports() {
         let local = Traffic::Local { health_check_node_port: 32_000 };
         let ports: Ports = [10_256, 9_000].into_iter().collect();
         let rows = [
@@ -109,11 +109,11 @@ mod tests {
             assert_eq!(ports.for_one(&service(traffic), port).is_ok(), allowed, "{traffic:?} {port}");
         }
         assert_eq!(ports.for_all(9_000), Ok(9_000));
-        assert!(ports.for_all(30_080).is_err(), "it is of one Service");
+        assert!(ports.for_all(30_080).is_err(), "it belongs to a single Service");
     }
 
     #[test]
-    fn what_is_refused_is_answered_with_what_is_allowed() {
+    fn refused_health_check_port_lists_allowed_ones() {
         let (web, many) = (service(Traffic::Cluster), (9_001..9_009).collect::<Ports>());
         let faults = [
             Bounds::default().health_check_ports.for_one(&web, 10_250),

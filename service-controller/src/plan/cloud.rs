@@ -1,4 +1,4 @@
-//! What the adapter says of a load balancer, trimmed: an item of its mirror and the answer to an ensure.
+//! What the adapter reports about a load balancer, trimmed: an item of its watch, and the answers to ensure and delete.
 
 use std::{fmt, time::Duration};
 
@@ -10,16 +10,16 @@ use cloud_api_proto::v1alpha1::{
 
 use super::service::{Ingress, IngressPort, Transport};
 
-/// The type of the condition of what waits for its turn at the cloud.
+/// Type of the condition of a load balancer that waits for the call budget.
 const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
 
-/// How a load balancer does. An unknown word of a newer adapter is `Unknown`: neither success nor absence.
+/// State of a load balancer. A state unknown to this version is `Unknown`: neither success nor absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Unknown,
     Pending,
     Active,
-    /// Serves, but not all parts do.
+    /// Serves, but some parts do not.
     Degraded,
     Error,
     Deleting,
@@ -54,16 +54,16 @@ impl fmt::Display for State {
     }
 }
 
-/// One item of the adapter's mirror.
+/// A load balancer in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Balancer {
     pub(crate) vendor_id: String,
     pub(crate) state: State,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
-    /// As `tcp/443`, sorted. Empty: the adapter does not tell.
+    /// In the form `tcp/443`, sorted. Empty: the adapter does not report them.
     pub(crate) listeners: Vec<String>,
-    /// Over all listeners. How many a node counts for is the driver's business.
+    /// Number over all listeners. The driver decides how many a node counts for.
     pub(crate) backends: u32,
 }
 
@@ -80,7 +80,7 @@ impl From<&LoadBalancer> for Balancer {
     }
 }
 
-/// The listeners of a specification, in the words of the mirror.
+/// Listeners of a specification, in the form that the cache uses.
 pub(crate) fn listeners(spec: &LoadBalancerSpec) -> Vec<String> {
     let word = |it: &Listener| {
         let protocol = it.protocol().as_str_name().trim_start_matches("PROTOCOL_").to_lowercase();
@@ -94,25 +94,25 @@ fn sorted(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// What the adapter answers to an ensure.
+/// Answer of the adapter to an ensure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) state: State,
-    /// Vendor writes of this convergence.
+    /// Number of vendor writes in this convergence.
     pub(crate) steps: u32,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
-    /// What it waits for, or why it is not as desired: one line, for people.
+    /// What the load balancer waits for, or why it is out of sync. One line, shown to users.
     pub(crate) why: String,
-    /// It waits for its turn at the cloud: what of these words stays the same meanwhile.
+    /// If it waits for the call budget: the part of the message that does not change during the wait.
     pub(crate) budget: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl Answer {
-    /// Whether there was something to do, given what the mirror showed before.
+    /// Whether the adapter changed something, given what the cache showed before.
     ///
-    /// Steps alone do not tell: an adapter may count those of a convergence that has ended long ago.
+    /// `steps` alone is not sufficient: an adapter may count the steps of a convergence that ended long ago.
     pub(crate) fn worked(&self, seen: Option<&[Balancer]>) -> bool {
         let same = |it: &Balancer| it.state == self.state && it.applied_hash == self.applied_hash;
         let as_before = seen.is_some_and(|seen| seen.iter().any(same));
@@ -134,7 +134,7 @@ impl From<EnsureLoadBalancerResponse> for Answer {
     }
 }
 
-/// What the adapter answers to a delete.
+/// Answer of the adapter to a delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) state: State,
@@ -155,7 +155,7 @@ impl From<DeleteLoadBalancerResponse> for Removal {
     }
 }
 
-/// Numbers that change all the time follow a colon. Source: docs/write-an-adapter.md.
+/// The text before the colon. Numbers that change follow the colon. Source: docs/reference/driver.md.
 fn budget(conditions: &[LoadBalancerCondition]) -> Option<String> {
     let LoadBalancerCondition { message, .. } =
         conditions.iter().find(|it| it.r#type == WAITING_FOR_BUDGET)?;
@@ -175,7 +175,7 @@ fn ingress(addresses: &[LoadBalancerAddress]) -> Vec<Ingress> {
     addresses.iter().filter_map(one).collect()
 }
 
-/// The API server takes a mode beside an IP only; an address of a kind that we do not know is left out.
+/// Converts an address. The API server accepts a mode only with an IP. Addresses of unknown kinds are dropped.
 fn one(address: &LoadBalancerAddress) -> Option<Ingress> {
     let ports = address.ports.iter().filter_map(port).collect();
     match address.value.clone()? {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_wait_for_the_budget_the_words_are_kept_that_stay() {
+    fn budget_wait_text_omits_changing_numbers() {
         let answer = |word: &str, message: &str| EnsureLoadBalancerResponse {
             conditions: vec![LoadBalancerCondition { r#type: word.to_owned(), message: message.to_owned() }],
             ..EnsureLoadBalancerResponse::default()
@@ -216,8 +216,8 @@ mod tests {
             "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, its next call in about 8 s";
         let words = Some("waits for the budget of loadbalancer".to_owned());
         assert_eq!(kept(WAITING_FOR_BUDGET, sentence), words);
-        assert_eq!(kept("WaitingFor", sentence), None, "it says that it waits for something else");
-        assert_eq!(kept(WAITING_FOR_BUDGET, ""), None, "nothing to tell");
+        assert_eq!(kept("WaitingFor", sentence), None, "another condition has the same message");
+        assert_eq!(kept(WAITING_FOR_BUDGET, ""), None, "empty message");
         assert_eq!(Answer::from(answer(WAITING_FOR_BUDGET, sentence)).why, sentence);
     }
 }

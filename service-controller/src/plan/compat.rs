@@ -1,7 +1,7 @@
-//! Annotations of the controllers that people come from, put into the words of our own vocabulary.
+//! Translates annotations of other controllers into the annotations of this one.
 //!
-//! A pure translation, before anything else looks at a Service: nothing behind it knows where a key came from. What cannot be said in
-//! our words is refused with what to write instead, and never passed over.
+//! This is a pure translation before anything else reads the Service, so no other module knows the origin of a key. An annotation that
+//! cannot be translated is never ignored: it is refused, with the replacement.
 
 pub(crate) mod openstack;
 
@@ -9,21 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Refusal;
 
-/// Begins every annotation of ours.
+/// Prefix of all annotations of this controller.
 const PREFIX: &str = super::annotations::keys::PREFIX;
 
-/// Takes over what nobody owns: whoever comes from another controller has load balancers already.
+/// Adopts load balancers without an owner, because a Service that comes from another controller has one already.
 const ADOPT: (&str, &str) = ("adopt", "owned");
 
-/// Whose annotations are understood beside ours.
+/// The other controller whose annotations are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Compat {
-    /// Those of openstack-cloud-controller-manager.
+    /// The annotations of openstack-cloud-controller-manager.
     Openstack,
 }
 
 impl Compat {
-    /// Under which name that controller writes to Services: what it made is taken over, its finalizers too.
+    /// The name under which that controller writes to Services. Its load balancers are adopted, and its finalizers are treated as this
+    /// controller's.
     pub(crate) fn manager(self) -> &'static str {
         match self {
             Self::Openstack => "openstack-cloud-controller-manager",
@@ -34,55 +35,55 @@ impl Compat {
 /// An annotation of another controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// The whole key.
+    /// The full key.
     pub(crate) old: &'static str,
     pub(crate) becomes: Becomes,
 }
 
-/// What becomes of an annotation of another controller.
+/// How an annotation of another controller is translated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Becomes {
-    /// The setting of ours with this name, without the prefix.
+    /// To the setting with this name, which has no prefix.
     Setting(&'static str, Read),
-    /// The same, and another setting that goes with it.
+    /// To this setting and a second one.
     SettingWith(&'static str, Read, (&'static str, &'static str)),
-    /// The first, unless this other annotation of that controller is there, which counts more and says it all.
+    /// To the first setting, unless that controller's other annotation is present, which takes precedence.
     SettingUnless(&'static str, &'static str, Read),
-    /// Nothing: the other controller wrote it for people to read.
+    /// To nothing: the other controller wrote it for information only.
     Nothing,
-    /// Nothing that we can do. What to do instead.
+    /// Not possible. The text says what to do instead.
     Refused(&'static str),
-    /// The same, unless this other annotation of that controller is there, which counts more.
+    /// Not possible, unless that controller's other annotation is present, which takes precedence.
     RefusedUnless(&'static str, &'static str),
 }
 
-/// Reads a value and writes it as ours are written. `None`: it says what is so anyway. An error says what is wrong with it.
+/// Converts a value. `Ok(None)`: the value is the default. `Err`: why the value is invalid.
 pub(crate) type Read = fn(&str) -> Result<Option<String>, String>;
 
-/// What a Service's annotations say, in our words.
+/// The translated annotations of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Translation {
-    /// Those of our vocabulary, and whatever belongs to nobody.
+    /// Annotations of this controller, and those of no known controller.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What people shall know of the others.
+    /// What to report about annotations of other controllers.
     pub(crate) foreign: Foreign,
 }
 
-/// What is said of annotations of another controller, and what came of them.
+/// Annotations of another controller and how they were translated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
-    /// What to write in place of them, one line a key.
+    /// The replacements, one line per key.
     pub(crate) understood: Vec<String>,
-    /// Keys that nobody was asked to understand.
+    /// Keys that are ignored because `--compat` is not set.
     pub(crate) ignored: Vec<String>,
-    /// What cannot be done, or not be read.
+    /// Annotations that are not possible or have an invalid value.
     pub(crate) refusals: Vec<Refusal>,
-    /// Which of them each annotation of ours comes from: nobody wrote that one.
+    /// For each translated annotation, the original key.
     pub(crate) from: BTreeMap<String, &'static str>,
 }
 
 impl Foreign {
-    /// How people are told of an annotation of ours: as they wrote it.
+    /// Names an annotation in messages by the key that the user wrote.
     pub(crate) fn place(&self, key: &str) -> String {
         match self.from.get(key) {
             Some(old) => format!("annotation {old} (here {key})"),
@@ -91,8 +92,7 @@ impl Foreign {
     }
 }
 
-/// Begin the annotations of controllers that are known, and whose annotations are never understood: hcloud, AWS, Azure, MetalLB under both of
-/// its names.
+/// Prefixes of the annotations of known controllers that are never translated: hcloud, AWS, Azure, MetalLB with both of its domains.
 const NEVER_UNDERSTOOD: [&str; 5] = [
     "load-balancer.hetzner.cloud/",
     "service.beta.kubernetes.io/aws-load-balancer-",
@@ -101,17 +101,17 @@ const NEVER_UNDERSTOOD: [&str; 5] = [
     "metallb.io/",
 ];
 
-/// Whether a key belongs to a controller that we know.
+/// Whether a key belongs to another known controller.
 pub(crate) fn is_foreign(key: &str) -> bool {
     may_be_understood(key) || NEVER_UNDERSTOOD.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Whether there is a flag with which a key of another controller is understood.
+/// Whether a `--compat` flag exists that translates this key.
 pub(crate) fn may_be_understood(key: &str) -> bool {
     openstack::is_own(key)
 }
 
-/// Puts a Service's annotations into our words. Ours count more than what is translated.
+/// Translates a Service's annotations. This controller's own annotations take precedence.
 pub(crate) fn translate(compat: Option<Compat>, annotations: BTreeMap<String, String>) -> Translation {
     let (old, own): (BTreeMap<_, _>, BTreeMap<_, _>) =
         annotations.into_iter().partition(|(key, _)| is_foreign(key));
@@ -146,7 +146,7 @@ impl Translation {
         self.annotations.entry(format!("{PREFIX}{name}")).or_insert_with(|| value.to_owned());
     }
 
-    /// `said`: the annotations of ours that the user wrote.
+    /// `said`: the annotations of this controller that the user wrote.
     fn take_one(&mut self, row: &Row, value: &str, old: &BTreeMap<String, String>, said: &BTreeSet<String>) {
         let refused = |why: String| Refusal::new(format!("annotation {}", row.old), why);
         let says = |value: &String| !value.trim().is_empty();
@@ -155,7 +155,7 @@ impl Translation {
             Becomes::SettingUnless(other, ..) | Becomes::RefusedUnless(other, _)
                 if old.get(other).is_some_and(says) =>
             {
-                self.foreign.understood.push(format!("{} counts nothing beside {other}", row.old));
+                self.foreign.understood.push(format!("{} has no effect beside {other}", row.old));
                 return;
             }
             Becomes::Refused(_) | Becomes::RefusedUnless(..) if value.trim().is_empty() => {
@@ -163,7 +163,7 @@ impl Translation {
                 return;
             }
             Becomes::Refused(instead) | Becomes::RefusedUnless(_, instead) => {
-                self.foreign.refusals.push(refused(format!("cannot be done here: {instead}")));
+                self.foreign.refusals.push(refused(format!("not supported here: {instead}")));
                 return;
             }
             Becomes::Setting(name, read) | Becomes::SettingUnless(_, name, read) => (name, read, None),
@@ -171,7 +171,7 @@ impl Translation {
         };
         let key = format!("{PREFIX}{name}");
         if said.contains(&key) {
-            self.foreign.understood.push(format!("{} counts nothing beside {key}", row.old));
+            self.foreign.understood.push(format!("{} has no effect beside {key}", row.old));
             return;
         }
         match read(value) {
@@ -183,12 +183,12 @@ impl Translation {
                 let pairs = [Some((name, value)), with.map(|(name, value)| (name, value.to_owned()))];
                 let ours = pairs.into_iter().flatten().map(|(name, value)| self.put(name, value, row.old));
                 let ours: Vec<String> = ours.collect();
-                self.foreign.understood.push(format!("{} is {}", row.old, ours.join(" and ")));
+                self.foreign.understood.push(format!("{} -> {}", row.old, ours.join(" and ")));
             }
         }
     }
 
-    /// What was said before stays. Says how it stands now.
+    /// Sets an annotation unless the user set it, and returns the resulting setting.
     fn put(&mut self, name: &str, value: String, old: &'static str) -> String {
         let key = format!("{PREFIX}{name}");
         let value = self.annotations.entry(key.clone()).or_insert_with(|| {
@@ -199,7 +199,7 @@ impl Translation {
     }
 }
 
-/// The key of the table that looks most like it.
+/// Returns the most similar key of the table.
 fn nearest<'a>(key: &str, table: &'a [Row]) -> &'a str {
     let likeness = |row: &&Row| (strsim::jaro(row.old, key) * 1e6).round();
     let best = table.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));

@@ -1,12 +1,12 @@
-//! Which address family a load balancer has that is there already, for a Service that merely prefers two.
+//! Address family of an existing load balancer, for a Service that prefers two families but does not require them.
 
 use super::{
     cloud::Balancer,
     service::{Family, Ingress, Service},
 };
 
-/// The family of what the mirror shows, or else of the status, which knows one that is not taken over yet; the Service's first if neither
-/// tells.
+/// The family in the cache, or else in the status, which also covers a load balancer that is not adopted yet. If neither has one, the
+/// Service's first family.
 pub(crate) fn family_of(service: &Service, seen: Option<&[Balancer]>) -> Option<Family> {
     let shown: Vec<&Ingress> = seen.unwrap_or_default().iter().flat_map(|it| &it.ingress).collect();
     let status: Vec<&Ingress> = service.ingress.iter().collect();
@@ -32,11 +32,11 @@ mod tests {
         addresses.iter().map(one).collect()
     }
 
-    /// What is shown, the status, the Service's families, and the one that is there.
+    /// Addresses in the cache, addresses in the status, the Service's families, and the result.
     type Row = (&'static [&'static str], &'static [&'static str], &'static [Family], Family);
 
     #[test]
-    fn what_is_there_tells_its_family() {
+    fn family_of_existing_load_balancer() {
         use Family::{V4, V6};
         let rows: [Row; 8] = [
             (&["2001:db8::1"], &[], &[V4, V6], V6),

@@ -1,4 +1,4 @@
-//! What the adapter can do, against what a Service asks for: told before anything is called.
+//! Capabilities of the adapter, compared with what a Service needs before any call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,17 +39,17 @@ pub(crate) mod name {
 /// The attribute of a capability that lists its values.
 const VALUES: &str = "values";
 
-/// What the adapter is and can do. A capability of a level that we do not know counts as missing.
+/// Identity and capabilities of the adapter. A capability with a level unknown to this version counts as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
-    /// Whose cloud it is: the scheme of its provider IDs, such as `openstack`.
+    /// The scheme of the cloud's provider IDs, such as `openstack`.
     pub(crate) vendor: String,
-    /// With the values that there are, where they are a choice. `None`: all.
+    /// Each capability, with its values if it has a choice of them. `None`: all values.
     can: BTreeMap<String, Option<BTreeSet<String>>>,
 }
 
 impl Features {
-    /// Whether the adapter can do this.
+    /// Whether the adapter has this capability.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.can.contains_key(name)
     }
@@ -76,13 +76,13 @@ impl<const N: usize> From<[&str; N]> for Features {
     }
 }
 
-/// Something that is asked for and that not every adapter can do.
+/// A setting that needs a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// As the user wrote it.
+    /// The field as the user wrote it.
     field: String,
     capability: &'static str,
-    /// Which of several, if it is a choice.
+    /// The requested value, if the capability is a choice of values.
     value: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ impl Need {
         Self { field: field.into(), capability, value: None }
     }
 
-    /// The same for one value of a choice.
+    /// The need for one value of a choice.
     pub(crate) fn of(self, value: &'static str) -> Self {
         Self { value: Some(value), ..self }
     }
@@ -99,10 +99,10 @@ impl Need {
     fn refusal(&self, features: &Features) -> Option<Refusal> {
         let Self { field, capability, value } = self;
         let why = match (features.can.get(*capability), value) {
-            (None, _) => format!("the cloud adapter cannot do this (no capability {capability})"),
+            (None, _) => format!("the cloud adapter does not support this (no capability {capability})"),
             (Some(Some(values)), Some(value)) if !values.contains(*value) => {
                 let values: Vec<&str> = values.iter().map(String::as_str).collect();
-                format!("the cloud adapter cannot do {value}: write one of {}", values.join(", "))
+                format!("the cloud adapter does not support {value}: write one of {}", values.join(", "))
             }
             (Some(_), _) => return None,
         };
@@ -110,7 +110,7 @@ impl Need {
     }
 }
 
-/// What is asked for and the adapter cannot do, each once.
+/// Requested settings that the adapter does not support, without duplicates.
 pub(crate) fn missing(needs: &[Need], features: &Features) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     for refusal in needs.iter().filter_map(|need| need.refusal(features)) {
@@ -121,10 +121,10 @@ pub(crate) fn missing(needs: &[Need], features: &Features) -> Vec<Refusal> {
     refusals
 }
 
-/// What the Service's own fields need.
+/// Capabilities that the Service's own fields need.
 ///
-/// What Kubernetes can do without the cloud is not asked of it: session affinity is kept by kube-proxy, and a Service that
-/// merely prefers two families gets one.
+/// Features that Kubernetes provides without the cloud need none: kube-proxy implements session affinity, and a Service that only prefers
+/// two families gets one.
 pub(crate) fn of_fields(service: &Service, ranged: Ranged) -> Vec<Need> {
     let transports: BTreeSet<Transport> = service.ports.iter().map(|port| port.transport).collect();
     let rows = [
@@ -139,7 +139,7 @@ pub(crate) fn of_fields(service: &Service, ranged: Ranged) -> Vec<Need> {
     needed.map(|(_, capability, field)| Need::new(field, capability)).collect()
 }
 
-/// Whether the source ranges keep anybody out.
+/// Whether the source ranges exclude any client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranged {
     Nobody,

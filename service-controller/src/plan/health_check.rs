@@ -1,4 +1,4 @@
-//! How nodes are probed: a pure function of the traffic policy and what is asked for.
+//! Health check of the nodes: a pure function of the traffic policy and the health-check annotations.
 
 use cloud_api_proto::v1alpha1::{HealthCheck, Listener, Protocol, health_check::Kind};
 
@@ -15,28 +15,28 @@ use super::{
     service::{Port, Service, Traffic},
 };
 
-/// Where kube-proxy and its replacements answer: for one Service on `spec.healthCheckNodePort`, for the node on a port of their own.
+/// Path at which kube-proxy and its replacements answer: for a Service on `spec.healthCheckNodePort`, for the node on a port of its own.
 const HEALTH_PATH: &str = "/healthz";
 
-/// The probe, with what it needs.
+/// The health check and the capability that it needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Probe {
-    /// `None`: only the driver knows how its vendor probes.
+    /// `None`: the driver chooses the health check.
     pub(crate) check: Option<HealthCheck>,
     pub(crate) needs: Option<Need>,
 }
 
-/// What is probed, and who said so.
+/// The health check derived from the mode, and the setting behind it.
 struct Basis {
     check: Option<HealthCheck>,
-    /// For a probe by HTTP.
+    /// Names the setting if the health check uses HTTP.
     field: String,
 }
 
-/// The probe of a Service.
+/// Returns the health check of a Service.
 ///
 /// # Errors
-/// What does not go together.
+/// Returns the settings that contradict each other.
 pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Refusal>> {
     if let Some(Wish { value: Switch::Off, .. }) = wishes.enabled {
         let none = HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() };
@@ -78,7 +78,7 @@ pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Ref
     Ok(Probe { check, needs: http.then(|| Need::new(field, name::HTTP_HEALTH_CHECK)) })
 }
 
-/// Local: the node says itself whether it has an endpoint. Cluster: any node will do whose node port takes connections.
+/// Local: the node reports whether it has an endpoint. Cluster: any node whose node port accepts connections is healthy.
 fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Basis, Refusal> {
     let place = |default: &str| mode.map_or_else(|| default.to_owned(), |wish| wish.given.place.clone());
     let check = match (mode.map_or(HealthMode::Auto, |wish| wish.value), service.traffic) {
@@ -106,23 +106,23 @@ fn http(port: u32) -> HealthCheck {
     HealthCheck { kind: Kind::Http.into(), port: Some(port), path, ..HealthCheck::default() }
 }
 
-/// `None` where no port speaks TCP: only the driver knows how its vendor probes UDP.
+/// `None` if no port uses TCP: only the driver knows how its vendor checks UDP.
 fn node_port(service: &Service) -> Option<HealthCheck> {
     let port = |port: &Port| (protocol(port.transport), u32::from(port.port), u32::from(port.node_port));
     one_of(&service.ports.iter().map(port).collect::<Vec<_>>())
 }
 
-/// A probe at the node ports of these, each a protocol, a port and a node port. `None` where none speaks TCP.
+/// A TCP health check of the node ports of `ports`: protocol, port and node port. `None` if none uses TCP.
 fn one_of(ports: &[(Protocol, u32, u32)]) -> Option<HealthCheck> {
     let tcp = ports.iter().filter(|(protocol, ..)| *protocol == Protocol::Tcp);
     let (_, _, node_port) = tcp.min_by_key(|(_, port, _)| *port)?;
     let mixed = ports.iter().any(|(protocol, ..)| *protocol != Protocol::Tcp);
-    // Each listener probes its own node port, but a UDP one would never answer.
+    // By default each listener checks its own node port, but UDP ports would never answer.
     let port = mixed.then_some(*node_port);
     Some(HealthCheck { kind: Kind::Tcp.into(), port, ..HealthCheck::default() })
 }
 
-/// The same probe at the node ports of these listeners. Where none of them speaks TCP, nodes are not probed.
+/// Moves the health check to the node ports of these listeners. If none of them uses TCP, health checks are switched off.
 pub(super) fn moved_to(check: &HealthCheck, listeners: &[Listener]) -> HealthCheck {
     let port = |it: &Listener| (it.protocol(), it.port, it.node_port.unwrap_or_default());
     match one_of(&listeners.iter().map(port).collect::<Vec<_>>()) {
@@ -148,7 +148,7 @@ fn by_protocol(protocol: HealthProtocol, check: &mut HealthCheck) {
     }
 }
 
-/// Numbers that go with any probe. Tells who insists most on one of them.
+/// Sets intervals and thresholds. Returns the most specific origin among them.
 fn tune(wishes: &Health, check: &mut HealthCheck) -> Option<Origin> {
     let Health { interval, timeout, healthy, unhealthy, .. } = wishes;
     check.interval = interval.as_ref().map(|wish| wish.value.into());
@@ -164,7 +164,7 @@ fn too_long(wishes: &Health) -> Option<Refusal> {
     let (interval, timeout) = (wishes.interval.as_ref()?, wishes.timeout.as_ref()?);
     let why = || {
         format!(
-            "{} is longer than the interval, {}: make it shorter, or probe less often",
+            "{} is longer than the interval, {}: reduce the timeout or increase the interval",
             timeout.value, interval.value
         )
     };
@@ -174,7 +174,7 @@ fn too_long(wishes: &Health) -> Option<Refusal> {
 fn nothing_to_probe() -> Refusal {
     let field = format!("annotation {}health-check.*", keys::PREFIX);
     let why = format!(
-        "no port speaks TCP, so that nothing answers a probe: set {} to kube-proxy",
+        "no port uses TCP, so nothing answers a health check: set {} to kube-proxy",
         keys::HEALTH_MODE
     );
     Refusal::new(field, why)

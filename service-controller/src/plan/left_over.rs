@@ -1,8 +1,8 @@
-//! What becomes of a load balancer of this cluster whose Service is gone, or wants none and carries no finalizer of ours. Pure.
+//! Decides about a load balancer of this cluster whose Service is gone, or needs none and does not have this controller's finalizer. Pure.
 //!
-//! That a mirror shows no Service proves nothing; the API server's live word does, and only with a reason to believe that the load
-//! balancer is ours to remove: this process asked for it, or its Service is there and wants none. Without one it is an orphan: told,
-//! and removed only if a person releases it by name, or if the flags say so: then after a while, and never many at once.
+//! A missing Service in the cache proves nothing; a live answer of the API server does, together with proof that this controller may delete
+//! the load balancer: this process created it, or its Service exists and needs none. Otherwise it is an orphan: it is reported, and deleted
+//! only if a user releases it by name, or after some time and gradually if the flags say so.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,59 +13,59 @@ use super::{
     service::ServiceId,
 };
 
-/// More keys than this are not read: nobody looks at so many one by one.
+/// Maximum number of keys that are read. Users do not release more one by one.
 pub(crate) const MOST_RELEASES: usize = 1000;
 
-/// Between the word that it is an orphan and the removal, at least: so that all others are known as such, too.
+/// Minimum time between the report of an orphan and its deletion, so that all other orphans are found first.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What the API server says, live, of the Service that a load balancer was made for.
+/// Live answer of the API server about the Service for which a load balancer was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is there and wants one, or our finalizer holds it: the mirror is behind.
+    /// It exists and needs a load balancer, or it has this controller's finalizer. The cache lags behind.
     Ours,
-    /// It is there and wants none.
+    /// It exists and needs no load balancer.
     WantsNone,
-    /// It is another's.
+    /// Another controller manages it.
     Others,
-    /// There is no such Service.
+    /// It does not exist.
     Gone,
 }
 
-/// What becomes of orphans.
+/// How orphans are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Orphans {
-    /// They are told, and stay.
+    /// They are reported and kept.
     #[default]
     Report,
-    /// They go when they were orphans for so long.
+    /// They are deleted after this time.
     DeleteAfter(Duration),
 }
 
-/// What people have released: by the UID that a Service had, its `NAMESPACE/NAME`.
+/// The released orphans: the UID of the former Service, and its `NAMESPACE/NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Releases(BTreeMap<String, String>);
 
-/// What a person has said of an orphan.
+/// Whether an orphan was released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// Nothing.
+    /// It was not.
     #[default]
     None,
-    /// It may go.
+    /// It was, and may be deleted.
     Given,
-    /// The one of this name may go, which is not what its tags say.
+    /// It was, but under this name, which is not the one in its tags.
     Misnamed(String),
 }
 
 impl Releases {
-    /// What the ConfigMap says, as far as it is read.
+    /// Reads the ConfigMap, up to the maximum number of keys.
     pub(crate) fn read(data: BTreeMap<String, String>) -> Self {
         let trimmed = |(uid, name): (String, String)| (uid, name.trim().to_owned());
         Self(data.into_iter().take(MOST_RELEASES).map(trimmed).collect())
     }
 
-    /// What is said of the load balancer that was made for this Service.
+    /// The release of the load balancer that was created for this Service.
     pub(crate) fn of(&self, id: &ServiceId) -> Release {
         match self.0.get(&id.uid) {
             None => Release::None,
@@ -74,35 +74,35 @@ impl Releases {
         }
     }
 
-    /// Whether both say the same of this UID.
+    /// Whether both have the same entry for this UID.
     pub(crate) fn agrees(&self, other: &Self, uid: &str) -> bool {
         self.0.get(uid) == other.0.get(uid)
     }
 }
 
-/// What to do about one.
+/// What to do about a leftover load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may be asked for the removal at once; should it fail, it is this that does.
+    /// Delete it now. The step is the one to report if the deletion fails.
     Remove(Step),
-    /// The same, if the brake lets it and the API server knows its UID under no name.
+    /// Delete it if the deletion brake allows it and no Service has its UID.
     RemoveOrphan,
-    /// The same without the brake: a person has released it.
+    /// Delete it without the brake if no Service has its UID: a user released it.
     RemoveReleased,
-    /// It is told, and looked at again after a while, if at all.
+    /// Report it, and check it again after this time, if any.
     Report(Option<Duration>),
-    /// The mirror will tell.
+    /// Do nothing: the cache will show the Service.
     Wait,
-    /// It is none of our business.
+    /// Do nothing: it belongs to another controller.
     Leave,
 }
 
-/// IDs of what is there and does not go already.
+/// IDs of the load balancers that are not being deleted.
 pub(crate) fn there(cloud: &[Balancer]) -> Vec<String> {
     cloud.iter().filter(|it| it.state != State::Deleting).map(|it| it.vendor_id.clone()).collect()
 }
 
-/// Judges one load balancer, or several of one Service.
+/// Decides about the load balancers of one Service.
 pub(crate) fn judge(
     standing: Standing,
     memory: &Memory,
@@ -113,7 +113,7 @@ pub(crate) fn judge(
         (Standing::Ours, _) => Verdict::Wait,
         (Standing::Others, _) => Verdict::Leave,
         (Standing::WantsNone, _) => Verdict::Remove(Step::Sync),
-        // What has begun goes on, whoever said that it may.
+        // A deletion that has begun goes on, whatever allowed it.
         (Standing::Gone, _) if memory.removes() => Verdict::Remove(Step::LeftOver),
         (Standing::Gone, _) if *release == Release::Given => Verdict::RemoveReleased,
         (Standing::Gone, _) if memory.made => Verdict::Remove(Step::LeftOver),
@@ -139,7 +139,7 @@ mod tests {
     };
 
     #[test]
-    fn only_what_is_proven_goes() {
+    fn only_proven_leftovers_are_deleted() {
         let (hour, now) = (Duration::from_hours(1), Duration::from_hours(2));
         let unknown = Memory::default();
         let made = Memory::of_one_that_was_made();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_for_the_uid_and_the_name_that_the_tags_say() {
+    fn release_must_match_uid_and_tagged_name() {
         let id = |uid: &str, name: &str| ServiceId {
             namespace: "default".to_owned(),
             name: name.to_owned(),
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((of(MOST_RELEASES - 1), of(MOST_RELEASES)), (Release::Given, Release::None));
     }
 
-    /// Anything that may happen to what is remembered; tells whether this process has something of its own at the cloud then.
+    /// Applies an event to the memory. Returns whether this process has something of its own in the cloud afterwards.
     fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
         let answer = |state| Removal { state, why: String::new(), budget: None, retry_after: None };
         let other = Service { class: Class::Others, ..Service::default() };
@@ -244,10 +244,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was and whenever it is asked: what is wanted or another's stays, whoever released it, and without a proof nothing
-        /// goes that was not asked for.
+        /// Whatever happened before: a load balancer that is needed or belongs to another controller is kept, even if it was released, and
+        /// nothing is deleted without a request or a proof.
+        // Behaviour: S17
         #[test]
-        fn nothing_goes_without_a_proof(
+        fn nothing_is_deleted_without_proof(
             standing in 0..4_usize,
             events in prop::collection::vec((0..12_u8, 0..100_u64), 0..24),
             age in prop::option::of(0..7200_u64),

@@ -1,7 +1,7 @@
-//! The ports of a load balancer: a pure function of the Service's ports and what is asked for of each.
+//! Listeners of a load balancer: a pure function of the Service's ports and the settings of each.
 //!
-//! What is meant for all ports is passed over where it makes no sense (a header ahead of UDP), unless it makes sense nowhere. What is
-//! said of one port insists, and a cluster default never does.
+//! A setting for all ports is ignored on ports to which it does not apply (such as the PROXY protocol on UDP), but refused if it applies to
+//! none. A setting for one port must apply to that port. A cluster default is never refused.
 
 use cloud_api_proto::v1alpha1::{
     Listener, Protocol,
@@ -19,7 +19,7 @@ use super::{
     service::{Port, Service, Transport},
 };
 
-/// Listeners in the Service's order, with what they need and what is wrong.
+/// Listeners in the Service's order, the capabilities that they need, and the refused settings.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Listener>,
@@ -55,7 +55,7 @@ impl Listeners {
                 .needed(wishes.connect_timeout.as_ref(), name::CONNECT_TIMEOUT)
                 .map(Into::into),
             connection_limit: self.needed(wishes.connection_limit.as_ref(), name::CONNECTION_LIMIT),
-            // Its meaning is the adapter's, which may have none for it: it needs no capability.
+            // The adapter interprets it, or ignores it. It needs no capability.
             app_protocol: port.app_protocol.clone(),
         }
     }
@@ -72,7 +72,7 @@ impl Listeners {
             return contract::ProxyProtocol::Off;
         };
         let here = port.transport == Transport::Tcp;
-        let why = "only TCP ports can carry it and there is none: remove the annotation";
+        let why = "applies to TCP ports only and the Service has none: remove the annotation";
         if !self.fits(wish, (here, everybody.has_tcp), why) {
             return contract::ProxyProtocol::Off;
         }
@@ -100,7 +100,8 @@ impl Listeners {
         let Some(wish) = &wishes.protocol else { return contract::Application::Unspecified };
         let (transport, application) = spoken(wish.value);
         let anywhere = if transport == Transport::Tcp { everybody.has_tcp } else { everybody.has_udp };
-        let why = format!("it is for {transport} ports only and there is none: remove the annotation");
+        let why =
+            format!("applies to {transport} ports only and the Service has none: remove the annotation");
         let fits = self.fits(wish, (port.transport == transport, anywhere), &why);
         if !fits || application == contract::Application::Unspecified {
             return contract::Application::Unspecified;
@@ -118,8 +119,7 @@ impl Listeners {
         let here = ends_tls(application);
         match (&wishes.certificates, &wishes.protocol) {
             (Some(wish), _) => {
-                let why =
-                    format!("TLS ends at none of the ports: set {} to https or tls", keys::LISTENER_PROTOCOL);
+                let why = format!("no port terminates TLS: set {} to https or tls", keys::LISTENER_PROTOCOL);
                 if !self.fits(wish, (here, everybody.ends_tls), &why) {
                     return Vec::new();
                 }
@@ -128,7 +128,7 @@ impl Listeners {
             }
             (None, Some(wish)) if here => {
                 let why = format!(
-                    "TLS ends at the load balancer: name its certificate with {}",
+                    "the load balancer terminates TLS: set its certificate with {}",
                     keys::TLS_CERT_REFS
                 );
                 self.refuse(wish.given.refusal(why));
@@ -138,18 +138,18 @@ impl Listeners {
         }
     }
 
-    /// Whether it makes sense here; where it insists and does not, it is refused.
+    /// Whether the setting applies to this port. If it must and does not, it is refused.
     fn fits<T>(&mut self, wish: &Wish<T>, (here, anywhere): (bool, bool), nowhere: &str) -> bool {
         match wish.given.origin {
             _ if here => (),
-            Origin::Port => self.refuse(wish.given.refusal("it makes no sense on this port: remove it")),
+            Origin::Port => self.refuse(wish.given.refusal("does not apply to this port: remove it")),
             Origin::Service if !anywhere => self.refuse(wish.given.refusal(nowhere)),
             Origin::Service | Origin::Default => (),
         }
         here
     }
 
-    /// What is meant for several ports is told once.
+    /// Reports a setting for several ports only once.
     fn refuse(&mut self, refusal: Refusal) {
         if !self.refusals.contains(&refusal) {
             self.refusals.push(refusal);
@@ -157,7 +157,7 @@ impl Listeners {
     }
 }
 
-/// What there is among all ports.
+/// What the ports have in common.
 #[derive(Clone, Copy, Debug)]
 struct Everybody {
     has_tcp: bool,
@@ -181,7 +181,7 @@ impl Everybody {
     }
 }
 
-/// The contract's word for a transport.
+/// The transport in the contract.
 pub(crate) fn protocol(transport: Transport) -> Protocol {
     match transport {
         Transport::Tcp => Protocol::Tcp,
@@ -198,7 +198,7 @@ fn header(version: ProxyProtocol) -> Option<contract::ProxyProtocol> {
     }
 }
 
-/// On which transport it is spoken, and what of it the load balancer understands.
+/// The transport of a listener protocol, and the application protocol that the load balancer handles.
 fn spoken(protocol: ListenerProtocol) -> (Transport, contract::Application) {
     match protocol {
         ListenerProtocol::Tcp => (Transport::Tcp, contract::Application::Unspecified),

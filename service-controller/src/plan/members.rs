@@ -1,8 +1,8 @@
-//! How many members the load balancer of one Service may have: listeners times nodes; and how many entries in its lists of source ranges:
-//! listeners times ranges. Pure.
+//! Limits on the members of one Service's load balancer, which are listeners times nodes, and on its source ranges: listeners times ranges.
+//! Pure.
 //!
-//! A user chooses the ports, and the operator the nodes. So the bound is about what a user newly asks for: a load balancer that exists
-//! goes on following the nodes, however many come, as long as its ports and its node selector stay as they are.
+//! The user chooses the ports, and the operator the nodes. So the limit applies to new requests of the user: an existing load balancer
+//! continues to follow the nodes, however many are added, while its ports and its node selector do not change.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use super::{
     wanted::Wanted,
 };
 
-/// How many times the bound a load balancer may have whose members no listing shows.
+/// How many times the limit a load balancer may have if no listing shows its members.
 const UNREAD: usize = 4;
 
-/// The members that a Service asks for where they are more than the bound.
+/// The members that a Service would have, above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) listeners: usize,
@@ -31,7 +31,10 @@ impl Members {
     }
 
     fn refusal(self) -> Refusal {
-        Refusal::new("spec.ports", format!("{self}: use fewer ports, or fewer nodes by node-selector"))
+        Refusal::new(
+            "spec.ports",
+            format!("{self}: use fewer ports, or select fewer nodes with node-selector"),
+        )
     }
 }
 
@@ -46,21 +49,21 @@ impl fmt::Display for Members {
     }
 }
 
-/// What follows from the bound.
+/// Result of checking the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The members are within the bound.
+    /// The members are within the limit.
     Fits,
-    /// They are more, and of a load balancer that exists and follows the nodes.
+    /// The limit is exceeded by an existing load balancer that follows the nodes.
     Grown(Members),
-    /// They are more, and are newly asked for.
+    /// The limit is exceeded by a new request.
     Refused(Refusal),
-    /// They are more, and the adapter has not listed yet whether the load balancer exists.
+    /// The limit is exceeded, and the adapter has not listed yet whether the load balancer exists.
     Unlisted,
 }
 
-/// Judges a wish for the load balancer of a Service on this many nodes. `seen`: what the adapter's mirror shows of it, `None` if it is not
-/// complete. Cost: no calls.
+/// Checks the settings of a Service with this number of nodes. `seen`: its load balancers in the cache, `None` if the cache is not synced.
+/// Cost: no calls.
 pub(super) fn verdict(
     service: &Service,
     wanted: &Wanted,
@@ -75,14 +78,14 @@ pub(super) fn verdict(
     let exists = match (&memory.good, seen) {
         (Some(good), _) => good.selector == wanted.selector && holds(&listeners(&good.shape.spec), &ports),
         (None, Some(seen)) => seen.iter().any(|balancer| is_of(balancer, &ports, members)),
-        // Only one that this controller has worked on can exist.
+        // The load balancer can exist only if this controller set its finalizer.
         (None, None) if service.finalizer => return Verdict::Unlisted,
         (None, None) => false,
     };
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
-/// Refuses more source ranges than the bound on members: clouds take them with each listener.
+/// Refuses source ranges above the limit on members. Clouds receive all ranges with each listener.
 pub(super) fn check_ranges(ports: usize, ranges: usize, most: usize) -> Option<Refusal> {
     let all = ports.saturating_mul(ranges);
     (all > most).then(|| {
@@ -94,9 +97,9 @@ pub(super) fn check_ranges(ports: usize, ranges: usize, most: usize) -> Option<R
     })
 }
 
-/// Whether a load balancer has these ports already, and was not small before. Nothing shows which nodes it selected: half of the members
-/// are taken as proof that its node selector is the same, since nodes may have come while no controller worked. An adapter that reads
-/// members only when it is asked for a load balancer shows none after its start: that is proof of a few times the bound, and not of more.
+/// Whether a load balancer has these ports and was large before. Its node selector is not visible; at least half of the members are taken
+/// as proof that it is the same, since nodes may have been added while no controller ran. An adapter that reads members only on an ensure
+/// shows none after its start, which proves up to four times the limit and no more.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);
@@ -104,7 +107,7 @@ fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     known && (unread || there.saturating_mul(2) >= members.all())
 }
 
-/// Whether all these ports are among those that exist.
+/// Whether all these ports exist already.
 fn holds(existing: &[String], ports: &[String]) -> bool {
     ports.iter().all(|port| existing.contains(port))
 }

@@ -1,5 +1,5 @@
-//! What is remembered of one Service between two looks at it. All of it may be lost at any time: a restart costs one
-//! question to the adapter per Service, which it answers from its own memory.
+//! What the controller remembers about a Service between two rounds. It may be lost at any time: after a restart the controller asks the
+//! adapter once per Service, and the adapter answers from memory.
 
 mod budget;
 mod guess;
@@ -24,95 +24,96 @@ use super::{
     wanted::{Judged, Wanted},
 };
 
-/// How long a difference between the mirror and the adapter's own word is believed to be the mirror's lag.
+/// How long a difference between the cache and the adapter's own answer is taken for a lag of the cache.
 pub(crate) const LAG: Duration = Duration::from_mins(5);
 
-/// A load balancer that was just removed may be shown for a while yet, above all by an adapter that comes back.
+/// A load balancer that was just deleted may still be shown for some time, especially after a restart of the adapter.
 const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 
-/// One that this process made is no lag of the mirror. It waits only so that many that lose their Services at once are seen as many.
+/// For a load balancer that this process created, the lag does not matter. It waits only so that the brake counts many Services that
+/// disappear together.
 const CROWD: Duration = Duration::from_secs(5);
 
-/// Looks in a row in which the API server does not do the same thing, until people hear of it.
+/// Number of rounds in a row in which the same call to the API server fails, until the failure is reported.
 const LASTS: u32 = 3;
 
-/// When an adapter does not say when to ask again.
+/// Delay if the adapter names none.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// What is remembered of one Service.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+/// The memory of one Service.
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
-    /// The last wish that the adapter took up. It stays in force while what is asked for now cannot be done.
+    /// The last settings that the adapter accepted. They stay in force while the current ones are not possible.
     pub(crate) good: Option<Arc<Wanted>>,
-    /// The digest of the wish that the adapter refused last, and when.
+    /// Digest of the settings that the adapter refused last, and when.
     refused: Option<(String, Duration)>,
-    /// [`Self::good`] was never asked for by the Service: it was read off what is there.
+    /// [`Self::good`] was derived from the existing load balancer and not requested by the Service.
     guess: Option<Guess>,
-    /// This process asked for a load balancer, and was not told since that nothing is left.
+    /// This process requested a load balancer, and the adapter has not confirmed since that nothing is left.
     pub(crate) made: bool,
-    /// It is of another's class, and yet the load balancer in its status is ours.
+    /// The Service has another controller's class, but its status shows a load balancer that this controller owns.
     pub(crate) claimed: bool,
-    /// It was of another's class while something of ours was left that served it no more: that proves whose the load balancer is, and not
-    /// whose the finalizer.
+    /// The Service had another controller's class while a load balancer of this controller was left that no longer served it. Then
+    /// ownership of the load balancer is proven, but not that of the finalizer.
     pub(crate) of_another: bool,
-    /// The adapter's last word that what we asked for is there.
+    /// The last confirmation of the adapter that the requested load balancer exists.
     pub(crate) settled: Option<Settled>,
-    /// The adapter's word that nothing is left.
+    /// The adapter confirmed that nothing is left.
     pub(crate) removed: bool,
-    /// What is going on, and since when.
+    /// The work in progress, and its start.
     work: Option<(Work, Duration)>,
-    /// What people were told last, of each kind.
+    /// The last Event of each topic.
     told: Told,
-    /// The adapter asked us not to call before this, since the start of the process.
+    /// The adapter asked not to be called before this time, since the start of the process.
     held_until: Option<Duration>,
-    /// How long it has waited for its turn at the cloud.
+    /// How long the load balancer has waited for the call budget.
     budget_waits: BudgetWaits,
-    /// The mirror shows a load balancer that nobody wants.
+    /// Set while the cache shows a load balancer that no Service uses.
     orphan: Option<Orphan>,
-    /// What the mirror still showed when the adapter said that nothing is left.
+    /// What the cache still showed when the adapter confirmed that nothing is left.
     gone: Option<Gone>,
-    /// What is to be said of annotations of another controller.
+    /// Events about annotations of another controller.
     foreign: Remark<Foreign>,
-    /// Whether its load balancer has the adapter's name and not the template's.
+    /// Whether the load balancer has the adapter's name instead of the template's.
     unnamed: Remark<bool>,
-    /// The only family of what is there, where the adapter cannot add the one that is merely preferred.
+    /// The only family of the existing load balancer, if the adapter cannot add the preferred second one.
     narrowed: Option<Narrowed>,
-    /// The ID of which the adapter said that the Service cannot have that load balancer, as another controller noted it.
+    /// The ID recorded by another controller, if the adapter refused it for this Service.
     pub(crate) gone_id: Option<String>,
-    /// Our own last write, as long as the cache may not show it.
+    /// This controller's last write, until the cache shows it.
     written: Option<Written>,
     status_pace: Pace,
     finalizer_pace: Pace,
     release_pace: Pace,
-    /// What the API server did not do at the last look, and at how many before that.
+    /// The call to the API server that failed in the last round, and the number of rounds in a row.
     not_done: Option<(&'static str, u32)>,
-    /// It was of another's class at a look since our finalizer is on it.
+    /// The Service had another controller's class in some round since the finalizer is set.
     pub(super) classed: bool,
-    /// Since when another's finalizer holds it, which shall go.
+    /// Since when another controller's finalizer blocks the deletion.
     held_since: Option<Duration>,
 }
 
-/// A load balancer that nobody wants.
+/// A load balancer that no Service uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Orphan {
-    /// Since when, since the start of the process.
+    /// When it was found, since the start of the process.
     since: Duration,
-    /// People know of it.
+    /// It was reported.
     told: bool,
-    /// The mirror has shown it meanwhile.
+    /// The cache has shown it since.
     shown: bool,
 }
 
-/// Load balancers that are not there any more, whatever the mirror shows for a while yet.
+/// Deleted load balancers that the cache may still show.
 #[derive(Clone, Debug, PartialEq)]
 struct Gone {
     vendor_ids: BTreeSet<String>,
-    /// Since the start of the process.
+    /// Time since the start of the process.
     at: Duration,
 }
 
-/// Something that takes more than one look, the larger one last.
+/// Work that takes more than one round, in ascending order of size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Hosts,
@@ -122,37 +123,37 @@ enum Work {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Written {
-    /// The version in the cache when we wrote.
+    /// The version in the cache at the time of the write.
     over: String,
     finalizer: bool,
     ingress: Vec<Ingress>,
 }
 
-/// What follows from an answer.
+/// Result of an answer of the adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
-    /// What people shall hear, in order.
+    /// Events to emit, in order.
     pub(crate) news: Vec<News>,
     pub(crate) next: Next,
-    /// Other nodes are behind it now; so long after they were asked for first.
+    /// The nodes were updated; time since the first request of this update.
     pub(crate) hosts_updated: Option<Duration>,
-    /// Other nodes should be behind it, and what there is serves nobody.
+    /// The update of the nodes failed, and no load balancer serves.
     pub(crate) hosts_failed: bool,
-    /// What is wrong, whether that is news or not.
+    /// What is wrong, even if it was reported before.
     pub(crate) trouble: Option<News>,
-    /// What the adapter waits for, in its words; mostly nothing.
+    /// What the adapter waits for, in its words. Usually empty.
     pub(crate) waits: String,
 }
 
-/// When to look again.
+/// When the next round runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// At once: there may be more to do.
+    /// At once, since more may have to be done.
     #[default]
     Now,
-    /// The adapter works on it.
+    /// After a delay, since the adapter is working.
     After(Duration),
-    /// Something is wrong.
+    /// With backoff, since something failed.
     Backoff,
 }
 
@@ -163,7 +164,7 @@ impl Outcome {
 }
 
 impl Memory {
-    /// The Service with our own writes that the cache does not show yet, so that none is repeated.
+    /// Returns the Service including writes that the cache does not show yet, so that none is repeated.
     pub(crate) fn overlay(&mut self, mut service: Service) -> Service {
         self.written = self.written.take().filter(|written| written.over == service.version);
         if let Some(written) = &self.written {
@@ -173,7 +174,7 @@ impl Memory {
         service
     }
 
-    /// Notes that `service`, as it is now, was written over the version in the cache.
+    /// Records that `service` was written over the version in the cache.
     pub(crate) fn wrote(&mut self, service: &Service) {
         self.written = Some(Written {
             over: service.version.clone(),
@@ -182,7 +183,7 @@ impl Memory {
         });
     }
 
-    /// Takes note of what the mirror shows.
+    /// Updates the memory with the state in the cache.
     pub(crate) fn observe(&mut self, service: &Service, cloud: Option<&[Balancer]>, now: Duration) {
         self.classed = service.finalizer && (self.classed || service.class == Class::Others);
         let Some(cloud) = cloud else { return };
@@ -194,27 +195,27 @@ impl Memory {
         }
         let shown = |gone: &Gone| cloud.iter().any(|it| gone.vendor_ids.contains(&it.vendor_id));
         self.gone = self.gone.take().filter(|gone| shown(gone) && now.saturating_sub(gone.at) < LAG);
-        // A removal under way would change the answer.
+        // A removal in progress would change the result.
         if !self.removes() && !self.removed {
             let of_another = service.class == Class::Others;
             self.claimed = of_another && cloud.iter().any(|it| service.shows(&it.ingress));
-            // Nothing of ours is left on it: what this process made before says no more whose the finalizer is.
+            // Nothing of this controller is left, so what this process created earlier no longer decides about the finalizer.
             self.made &= !(of_another && cloud.is_empty());
         }
         let left = self.made || self.removes() || self.removed || cloud.iter().any(|it| !self.is_gone(it));
         self.of_another |= service.class == Class::Others && !self.claimed && left;
     }
 
-    /// Why what the mirror shows is not what the adapter confirmed, unless it was asked about exactly this already.
+    /// How the cache differs from what the adapter confirmed, unless the adapter was asked about exactly this difference.
     pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
         self.settled.as_ref()?.drift(cloud, now)
     }
 
-    /// The adapter does not take up this wish, and only a change of it, or time, can help.
+    /// Records that the adapter refused these settings. They are retried when they change, or after some time.
     pub(crate) fn refuse(&mut self, ask: &Ask) {
         let digest = &ask.wanted.shape.digest;
         if self.good.as_ref().is_some_and(|good| good.shape.digest == *digest) {
-            // What it took up before it does not any more: there is nothing to go back to.
+            // The adapter now refuses settings that it accepted before, so there are none to fall back to.
             self.good = None;
         }
         if self.good.is_some() {
@@ -223,13 +224,13 @@ impl Memory {
         self.refused = Some((digest.clone(), ask.at));
     }
 
-    /// What the adapter refused may be possible now: it is asked for again at once.
+    /// Forgets the last refusal, so that the settings are retried at once.
     pub(crate) fn may_be_granted(&mut self) {
         self.refused = None;
     }
 
-    /// The adapter cannot give what is there the second family, which is merely preferred: the one that it has is asked for from now
-    /// on. Whether that can be done.
+    /// Requests only the family of the existing load balancer from now on, because the adapter cannot add the preferred second one. Returns
+    /// whether that is possible.
     pub(crate) fn narrow(&mut self, ask: &Ask, family: Option<Family>, of: (&Service, &Features)) -> bool {
         let Some(family) = family.filter(|_| ask.wanted.may_narrow) else { return false };
         self.narrowed = Some(Narrowed::new(family, of));
@@ -239,36 +240,36 @@ impl Memory {
         true
     }
 
-    /// Two families are asked for again if the Service prefers something else by now, or the adapter can do something else. `features`:
-    /// `None`: it was never reached.
+    /// Requests two families again if the Service's preference or the adapter's capabilities have changed. `features`: `None` if the
+    /// adapter was never reached.
     pub(crate) fn widen(&mut self, service: &Service, features: Option<&Features>) {
         let holds = |it: &Narrowed| features.is_none_or(|features| it.holds((service, features)));
         self.narrowed = self.narrowed.take().filter(holds);
     }
 
-    /// The only family that is asked for.
+    /// The only family to request, if restricted.
     pub(crate) fn family(&self) -> Option<Family> {
         self.narrowed.as_ref().map(|it| it.to)
     }
 
-    /// Whether the adapter refused this wish, so lately that it need not be asked again.
+    /// Whether the adapter refused these settings so recently that they are not retried yet.
     pub(crate) fn is_refused(&self, shape: &Shape, now: Duration) -> bool {
         let lately = |at: Duration| now.saturating_sub(at) < LAG;
         self.refused.as_ref().is_some_and(|(digest, at)| *digest == shape.digest && lately(*at))
     }
 
-    /// As it is from the moment in which the adapter is asked: whoever counts what there may be counts this one.
+    /// The memory as it is when the adapter is called, for other workers that count load balancers.
     pub(crate) fn begun(&self) -> Self {
         Self { made: true, ..self.clone() }
     }
 
-    /// What people hear before the adapter is asked. The load balancer may exist from now on.
+    /// Returns the Events before an ensure. From now on the load balancer may exist.
     pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<News> {
         self.removed = false;
         self.made = true;
         self.of_another = false;
         match ask.why {
-            // It was said when it was refused.
+            // The Event was emitted when the settings were refused.
             Why::Changed if self.refused.as_ref().is_some_and(|(it, _)| *it == ask.wanted.shape.digest) => {
                 self.work = Some((Work::Build, ask.at));
                 Vec::new()
@@ -279,7 +280,7 @@ impl Memory {
         }
     }
 
-    /// What follows from the answer to an ensure.
+    /// Processes the answer to an ensure.
     pub(crate) fn answered(&mut self, ask: &Ask, answer: Answer, seen: Option<&[Balancer]>) -> Outcome {
         let work = if ask.why == Why::Hosts { Work::Hosts } else { Work::Build };
         let mut news = Vec::new();
@@ -298,7 +299,7 @@ impl Memory {
         match answer.state {
             State::Active | State::Degraded => {
                 self.budget_waits = BudgetWaits::default();
-                // What it stands in for is still wrong.
+                // For replacement settings, the refused ones are still wrong.
                 if !ask.stands_in {
                     self.agree();
                 }
@@ -325,7 +326,7 @@ impl Memory {
         }
     }
 
-    /// What people hear before the removal is asked for. Whatever was confirmed is void from now on.
+    /// Returns the Events before a deletion, and discards everything that was confirmed.
     pub(crate) fn removing(&mut self, now: Duration) -> Vec<News> {
         self.settled = None;
         self.good = None;
@@ -340,18 +341,18 @@ impl Memory {
         }
     }
 
-    /// Whether a removal was begun that has not ended.
+    /// Whether a removal has begun and not ended.
     pub(crate) fn removes(&self) -> bool {
         self.work.is_some_and(|(work, _)| work == Work::Remove) && !self.removed
     }
 
-    /// How much longer another controller may take, whose finalizer holds it. `None`: so long that people should hear of it.
+    /// How much longer to wait for another controller whose finalizer blocks the deletion. `None`: long enough to report it.
     pub(crate) fn patience(&mut self, now: Duration) -> Option<Duration> {
         let since = *self.held_since.get_or_insert(now);
         (since + LAG).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// What follows from the answer to a delete that was asked for at this time since the start of the process.
+    /// Processes the answer to a delete that was sent at this time since the start of the process.
     pub(crate) fn removal(&mut self, step: &Step, answer: &Removal, at: Duration) -> Outcome {
         match answer.state {
             State::Absent => {
@@ -367,21 +368,22 @@ impl Memory {
                 Outcome { news, ..Outcome::later(answer.why.clone(), next) }
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
-                let text = format!("the load balancer is {} and not gone{}", answer.state, tail(&answer.why));
+                let text =
+                    format!("the load balancer is {} and was not deleted{}", answer.state, tail(&answer.why));
                 let (news, trouble) = (self.trouble(step, &text, at), News::Failed(step.clone(), text));
                 Outcome { news, trouble: Some(trouble), next: Next::Backoff, ..Outcome::default() }
             }
         }
     }
 
-    /// Nothing is left, and we have nothing more to do with it: only the fact that we wrote is kept, and how often.
+    /// Nothing is left and this controller is finished with the Service. Only its last write and the pace of its writes are kept.
     pub(crate) fn released(&mut self) -> Vec<News> {
         let (written, release_pace) = (self.written.take(), std::mem::take(&mut self.release_pace));
         *self = Self { written, release_pace, ..Self::default() };
         vec![News::Deleted]
     }
 
-    /// The same, while the Service stays as it is: what the mirror shows of it for a while yet is its lag.
+    /// Like [`Self::released`], for a Service that does not change. What the cache still shows of it is a lag.
     pub(crate) fn forgotten(&mut self, seen: Option<&[Balancer]>, now: Duration) -> Vec<News> {
         let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
         let news = self.released();
@@ -389,13 +391,13 @@ impl Memory {
         news
     }
 
-    /// Whether the adapter said already that this one is not there any more.
+    /// Whether the adapter has confirmed already that this load balancer is deleted.
     pub(crate) fn is_gone(&self, balancer: &Balancer) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.vendor_ids.contains(&balancer.vendor_id))
     }
 
-    /// What people shall hear that is no trouble: of annotations of another controller, and that its load balancer is not called as the
-    /// cluster's template says. `builds`: they hear of the Service anyway.
+    /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: other
+    /// Events of the Service are emitted, too.
     pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<News> {
         let mut news = Vec::new();
         let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
@@ -414,17 +416,17 @@ impl Memory {
         news
     }
 
-    /// The adapter asks us not to call for so long, whatever happens to the Service meanwhile.
+    /// Holds calls of the adapter for this time, as it asked, even if the Service changes.
     pub(crate) fn hold(&mut self, now: Duration, delay: Duration) {
         self.held_until = Some(now + delay);
     }
 
-    /// For how much longer the adapter shall not be called.
+    /// How much longer the adapter must not be called.
     pub(crate) fn held(&self, now: Duration) -> Option<Duration> {
         self.held_until.and_then(|until| until.checked_sub(now)).filter(|rest| !rest.is_zero())
     }
 
-    /// All is well: the next trouble is news again.
+    /// Everything is in sync, so the next failure is reported at once.
     pub(crate) fn calm(&mut self) {
         if !self.is_degraded() {
             self.told.over(Topic::Work);
@@ -435,67 +437,67 @@ impl Memory {
         self.not_done = None;
     }
 
-    /// Takes note of what the API server did not do. Whether that lasts: what one try finds otherwise than the next nobody needs to hear.
+    /// Records a failed call to the API server. Returns whether it has failed repeatedly; single failures are not reported.
     pub(crate) fn lasts(&mut self, call: &'static str) -> bool {
         let times = self.not_done.filter(|(before, _)| *before == call).map_or(1, |(_, times)| times + 1);
         self.not_done = Some((call, times.min(LASTS)));
         times >= LASTS
     }
 
-    /// What the Service asks for is in force: what was wrong with it is news again.
+    /// The requested settings are in force, so the next refusal is reported at once.
     pub(crate) fn agree(&mut self) {
         self.told.over(Topic::Wish);
         self.told.over(Topic::Refused);
         (self.refused, self.guess) = (None, None);
     }
 
-    /// For how much longer this status must not be written again.
+    /// How much longer this status must not be written again.
     pub(crate) fn status_paced(&self, ingress: &[Ingress], now: Duration) -> Option<Duration> {
         self.status_pace.rest(&format!("{ingress:?}"), now)
     }
 
-    /// The status was written.
+    /// Records that the status was written.
     pub(crate) fn wrote_status(&mut self, service: &Service, now: Duration) {
         self.status_pace.wrote(&format!("{:?}", service.ingress), now);
         self.wrote(service);
     }
 
-    /// For how much longer our finalizer must not be written again.
+    /// How much longer the finalizer must not be written again.
     pub(crate) fn finalizer_paced(&self, now: Duration) -> Option<Duration> {
         self.finalizer_pace.rest(FINALIZER, now)
     }
 
-    /// The finalizer was written.
+    /// Records that the finalizer was written.
     pub(crate) fn wrote_finalizer(&mut self, service: &Service, now: Duration) {
         self.finalizer_pace.wrote(FINALIZER, now);
         self.wrote(service);
     }
 
-    /// How much longer a load balancer that nobody wants may be only the mirror's lag, or the first of many. `None`: it is an orphan.
+    /// How much longer an unused load balancer may be a lag of the cache, or the first of many. `None`: it is an orphan.
     pub(crate) fn orphan_doubt(&mut self, now: Duration) -> Option<Duration> {
         let doubt = if self.made { CROWD } else { ORPHAN_AFTER };
         let orphan = self.orphan.get_or_insert(Orphan { since: now, told: false, shown: false });
         (orphan.since + doubt).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// For how long it was seen without a Service.
+    /// How long the load balancer has had no Service.
     pub(crate) fn orphan_for(&self, now: Duration) -> Duration {
         self.orphan.map_or(Duration::ZERO, |orphan| now.saturating_sub(orphan.since))
     }
 
-    /// Takes note of whether the mirror shows it. Whether it did and does not any more: somebody else removed it.
+    /// Records whether the cache shows the load balancer. Returns whether it disappeared, because another client deleted it.
     pub(crate) fn orphan_went(&mut self, shown: bool) -> bool {
         let Some(orphan) = &mut self.orphan else { return false };
         orphan.shown |= shown;
         orphan.shown && !shown
     }
 
-    /// Whether people know of it.
+    /// Whether the orphan was reported.
     pub(crate) fn is_orphan_told(&self) -> bool {
         self.orphan.is_some_and(|orphan| orphan.told)
     }
 
-    /// People are told of it now. Whether they knew already.
+    /// Marks the orphan as reported. Returns whether it was reported before.
     pub(crate) fn tell_orphan(&mut self) -> bool {
         self.orphan.as_mut().is_some_and(|orphan| std::mem::replace(&mut orphan.told, true))
     }
@@ -505,13 +507,13 @@ impl Memory {
         Self { made: true, ..Self::default() }
     }
 
-    /// Whether there is more to remember than of a Service that is gone.
+    /// Whether the memory must be kept after the Service is gone.
     pub(crate) fn outlives_its_service(&self) -> bool {
         self.orphan.is_some() || self.made || self.removes()
     }
 
     fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
-        // A removal that was called off is no reason to be silent about what is built now.
+        // A removal that was cancelled does not suppress the Events of the new work.
         if self.work.is_some_and(|(under_way, _)| under_way >= work && under_way != Work::Remove) {
             return Vec::new();
         }
@@ -532,7 +534,7 @@ impl Memory {
             None | Some(Work::Remove) => Vec::new(),
             Some(Work::Build) => vec![News::Ensured],
             Some(Work::Hosts) if ask.hosts.is_empty() => vec![News::NoTargets(ask.unmatched.clone())],
-            // Something else about the same hosts, such as their zones.
+            // Only other attributes of the same nodes changed, such as their zones.
             Some(Work::Hosts) if self.settled.as_ref().is_some_and(|it| it.hosts == ask.hosts) => Vec::new(),
             Some(Work::Hosts) => vec![News::Updated],
         }
@@ -542,12 +544,12 @@ impl Memory {
         self.work.filter(|(work, _)| *work == Work::Hosts).map(|(_, since)| since)
     }
 
-    /// Whether what is there serves, and not all of it does.
+    /// Whether the load balancer serves, but some parts do not.
     pub(crate) fn is_degraded(&self) -> bool {
         self.settled.as_ref().is_some_and(|settled| settled.state == State::Degraded)
     }
 
-    /// What people shall hear of what is there, and what is wrong with it.
+    /// Returns the Events about the state of the load balancer, and what is wrong with it.
     fn doubts(&mut self, answer: &Answer, now: Duration) -> (Vec<News>, Option<News>) {
         self.told.over(Topic::Hosts);
         match answer.state {

@@ -1,8 +1,7 @@
-//! What stays of the last good wish of a refused Service when the Service gives up node ports. Pure.
+//! Restricts the last valid settings of an invalid Service to the node ports that it still has. Pure.
 //!
-//! The API server gives a node port that one Service has given up to the next Service that asks for one, in whatever namespace that is. A
-//! load balancer that went on leading to it would lead into that Service. So what stands in leads to no node port, and has none probed,
-//! that its own Service does not have at this moment.
+//! The API server gives a released node port to the next Service that asks for one, in any namespace. A load balancer that still targets it
+//! would send traffic to that Service. So the settings in force target and check only node ports that the Service has now.
 
 use std::sync::Arc;
 
@@ -16,8 +15,8 @@ use super::{
     wanted::Wanted,
 };
 
-/// The wish without the listeners whose node ports the Service has given up. A load balancer needs a listener: where none is left, the wish
-/// keeps them all, and no node stands behind them.
+/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs a listener: if none is left, all
+/// are kept, without any nodes behind them.
 pub(super) fn still_held(good: &Arc<Wanted>, (service, defaults): (&Service, &Defaults)) -> Arc<Wanted> {
     let spec = &good.shape.spec;
     let held = |it: &&Listener| it.node_port.is_none_or(|port| service.has_node_port(port));

@@ -1,4 +1,4 @@
-//! Which addresses the load balancer shall have: `spec.loadBalancerIP`, which the API server takes whatever it holds, or the annotation.
+//! The addresses requested for a load balancer: `spec.loadBalancerIP`, which the API server does not validate, or the annotation.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::{
 
 const FIELD: &str = "spec.loadBalancerIP";
 
-/// Addresses, and who asks for them.
+/// Requested addresses, and the field or annotation that requests them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requested {
     field: String,
@@ -18,10 +18,10 @@ pub(crate) struct Requested {
 }
 
 impl Requested {
-    /// The addresses that the Service asks for, at most one of each of its families.
+    /// The addresses that the Service requests, at most one per family.
     ///
     /// # Errors
-    /// A refusal that names the field and what it holds.
+    /// Returns a refusal with the field and its value.
     pub(crate) fn of(service: &Service, wish: Option<&Wish<Vec<IpAddr>>>) -> Result<Self, Refusal> {
         let field = service.requested_address.as_deref().map(address).transpose()?;
         let requested = match (field, wish) {
@@ -30,23 +30,23 @@ impl Requested {
             (Some(address), Some(wish)) if wish.value != [address] => {
                 return Err(wish
                     .given
-                    .refusal(format!("{FIELD} says {address}, and not the same: keep one of them")));
+                    .refusal(format!("{FIELD} is {address}, which differs: remove one of them")));
             }
             (_, Some(wish)) => Self { field: wish.given.place.clone(), addresses: wish.value.clone() },
         };
-        let strange = requested.of_no_family(&service.families, "spec.ipFamilies names");
+        let strange = requested.of_no_family(&service.families, "spec.ipFamilies contains");
         let second = || requested.of_one_family();
         strange.or_else(second).map_or(Ok(requested.clone()), Err)
     }
 
-    /// Refuses an address of a family that the load balancer does not have; `whose` says who has only the others.
+    /// Refuses an address whose family the load balancer does not have. `whose` begins the statement which families it has.
     ///
-    /// The API server fills `spec.ipFamilies` in, so that no families say nothing against any address.
+    /// The API server sets `spec.ipFamilies`. If there are no families, no address is refused.
     pub(crate) fn of_no_family(&self, families: &[Family], whose: &str) -> Option<Refusal> {
         self.addresses.iter().find_map(|address| {
             let own = Family::of(*address);
             let other = families.first().filter(|_| !families.contains(&own))?;
-            let why = format!("{address} is {own} and {whose} only {other}: ask for an {other} address");
+            let why = format!("{address} is {own}, but {whose} only {other}: request an {other} address");
             Some(Refusal::new(&self.field, why))
         })
     }
@@ -54,12 +54,12 @@ impl Requested {
     fn of_one_family(&self) -> Option<Refusal> {
         let (first, second) = (self.addresses.first()?, self.addresses.get(1)?);
         let several = Family::of(*first) == Family::of(*second) || self.addresses.len() > 2;
-        let why = || "has several addresses of a family: ask for one of each at most";
+        let why = || "has several addresses of the same family: request at most one of each";
         several.then(|| Refusal::new(&self.field, why()))
     }
 }
 
-/// The addresses that a Service asks for, as far as they can be read. A wrong one is refused with everything else.
+/// The requested addresses, as far as they are valid. Invalid ones are refused elsewhere.
 pub(crate) fn requested(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     let field = service.requested_address.as_deref().and_then(|text| address(text).ok());
     let annotated = annotations::addresses(service, defaults);
@@ -68,7 +68,7 @@ pub(crate) fn requested(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
 
 fn address(text: &str) -> Result<IpAddr, Refusal> {
     text.parse().map_err(|error| {
-        let why = format!("{text:?} is not an IP address ({error}): write one such as 192.0.2.7");
+        let why = format!("invalid IP address {text:?} ({error}): write one such as 192.0.2.7");
         Refusal::new(FIELD, why)
     })
 }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_one_of_the_families_is_taken() {
+    fn address_of_own_family_is_accepted() {
         let both = [Family::V4, Family::V6];
         let rows: [(&str, &[Family]); 4] = [
             ("192.0.2.7", &[Family::V4]),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_asks_for_one_of_each_family_and_for_nothing_else_than_the_field() {
+    fn address_annotation_allows_one_per_family_and_agrees_with_field() {
         let both = Service { families: vec![Family::V4, Family::V6], ..Service::default() };
         let of = |service: &Service, addresses| told(Requested::of(service, Some(&wish(addresses))));
         assert_eq!(of(&both, "2001:db8::7, 192.0.2.7").unwrap().len(), 2);
@@ -127,28 +127,29 @@ mod tests {
             of(&single, "192.0.2.7,2001:db8::7"),
         ];
         insta::assert_snapshot!(faults.map(Result::unwrap_err).join("\n"), @r"
-        annotation lb.cloudadapter.dev/address: spec.loadBalancerIP says 192.0.2.7, and not the same: keep one of them
-        annotation lb.cloudadapter.dev/address: has several addresses of a family: ask for one of each at most
-        annotation lb.cloudadapter.dev/address: has several addresses of a family: ask for one of each at most
-        annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address
+        annotation lb.cloudadapter.dev/address: spec.loadBalancerIP is 192.0.2.7, which differs: remove one of them
+        annotation lb.cloudadapter.dev/address: has several addresses of the same family: request at most one of each
+        annotation lb.cloudadapter.dev/address: has several addresses of the same family: request at most one of each
+        annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address
         ");
     }
 
+    // Behaviour: SF8
     #[test]
-    fn anything_else_is_refused_by_name() {
+    fn invalid_addresses_are_refused() {
         let rows: [(&str, &[Family], &str); 5] = [
-            ("not-an-ip", &[Family::V4], "spec.loadBalancerIP: \"not-an-ip\" is not an IP address"),
-            ("192.0.2.7/32", &[Family::V4], "spec.loadBalancerIP: \"192.0.2.7/32\" is not an IP address"),
-            (" ", &[Family::V4], "spec.loadBalancerIP: \" \" is not an IP address"),
+            ("not-an-ip", &[Family::V4], "spec.loadBalancerIP: invalid IP address \"not-an-ip\" "),
+            ("192.0.2.7/32", &[Family::V4], "spec.loadBalancerIP: invalid IP address \"192.0.2.7/32\" "),
+            (" ", &[Family::V4], "spec.loadBalancerIP: invalid IP address \" \" "),
             (
                 "2001:db8::7",
                 &[Family::V4],
-                "spec.loadBalancerIP: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4",
+                "spec.loadBalancerIP: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4",
             ),
             (
                 "192.0.2.7",
                 &[Family::V6],
-                "spec.loadBalancerIP: 192.0.2.7 is IPv4 and spec.ipFamilies names only IPv6",
+                "spec.loadBalancerIP: 192.0.2.7 is IPv4, but spec.ipFamilies contains only IPv6",
             ),
         ];
         for (text, families, want) in rows {

@@ -1,4 +1,4 @@
-//! A Service as far as its load balancer cares, and whose job it is. Holds no behaviour beyond those two questions.
+//! A Service, trimmed to what matters for its load balancer, and whether this controller manages it.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -7,13 +7,13 @@ use sha2::{Digest as _, Sha256};
 use super::{Refusal, compat::Foreign, targets::short};
 use crate::CONTROLLER;
 
-/// Longer names of managers no API server takes. Unit: bytes.
+/// Maximum length of a field manager's name in the API server. Unit: bytes.
 const MANAGER_MAX: usize = 128;
 
-/// The finalizer that keeps a Service until its load balancer is gone. The name is Kubernetes' own.
+/// The finalizer that keeps a Service until its load balancer is deleted. Kubernetes defines the name.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Which Service: the UID is the identity, the names are for people and for the API server's paths.
+/// Identifies a Service by its UID. The names are for messages and for paths of the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServiceId {
     pub(crate) namespace: String,
@@ -27,7 +27,7 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// `spec.type`, as far as anybody here asks.
+/// `spec.type`, reduced to what matters here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     LoadBalancer,
@@ -44,7 +44,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// As Kubernetes spells it.
+    /// The spelling of Kubernetes.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -66,14 +66,14 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) transport: Transport,
     pub(crate) port: u16,
-    /// 0: the API server was asked not to allocate one.
+    /// 0: no node port was allocated, as requested.
     pub(crate) node_port: u16,
-    /// What is spoken, in the user's words. Empty: they do not say.
+    /// The application protocol (`appProtocol`) that the user set. Empty: not set.
     pub(crate) app_protocol: String,
 }
 
 impl Port {
-    /// One without a name, of which nothing else is said.
+    /// A port without a name or further settings.
     pub(crate) fn plain(transport: Transport, port: u16, node_port: u16) -> Self {
         Self { name: String::new(), transport, port, node_port, app_protocol: String::new() }
     }
@@ -87,7 +87,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// The one that an address has.
+    /// The family of an address.
     pub(crate) fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
@@ -102,7 +102,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// Whether one address family would do: only `PreferDualStack` and `SingleStack` say so.
+/// Whether a single address family is sufficient, as with `PreferDualStack` and `SingleStack`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FamilyPolicy {
     #[default]
@@ -128,12 +128,12 @@ pub(crate) enum Affinity {
     ClientIp { timeout_seconds: Option<u32> },
 }
 
-/// Who allocates node ports: `spec.allocateLoadBalancerNodePorts`.
+/// Whether node ports are allocated: `spec.allocateLoadBalancerNodePorts`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodePorts {
     #[default]
     Allocated,
-    /// The user asked for none.
+    /// The user disabled the allocation.
     Disabled,
 }
 
@@ -142,15 +142,15 @@ pub(crate) enum NodePorts {
 pub(crate) struct Ingress {
     pub(crate) ip: Option<String>,
     pub(crate) hostname: Option<String>,
-    /// `VIP` or `Proxy`; only beside an IP.
+    /// `VIP` or `Proxy`. Only set with an IP.
     pub(crate) ip_mode: Option<String>,
     pub(crate) ports: Vec<IngressPort>,
 }
 
 impl Ingress {
-    /// The same for the API server, which fills in `VIP` where an IP has no mode.
+    /// Whether both are equal for the API server, which sets `VIP` for an IP without a mode.
     ///
-    /// Without this every comparison would differ from what was written, and each look would cost a write.
+    /// Otherwise the status would always differ from what was written, and each reconcile would write it.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.ip == other.ip
             && self.hostname == other.hostname
@@ -181,20 +181,20 @@ pub(crate) struct IngressPort {
     pub(crate) error: Option<String>,
 }
 
-/// Whether two statuses are the same for the API server: ordered; nothing and an empty list are one.
+/// Whether two statuses are equal for the API server. The order matters; a missing list equals an empty one.
 pub(crate) fn same_ingress(ours: &[Ingress], theirs: &[Ingress]) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.same_as(b))
 }
 
-/// `spec.loadBalancerClass`, and whose it is. The empty string is a class too.
+/// `spec.loadBalancerClass`, and which controller it belongs to. The empty string is a class, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `None`: the Service names no class.
     Ours(Option<String>),
-    /// Another controller's.
+    /// The class belongs to another controller.
     Others,
-    /// It is no load balancer any more, the API server took its class away, and what stands on it is not known to be ours: whose it was
-    /// must be proven.
+    /// The API server removed the class because the type changed, and the finalizer and the status are not known to be from this
+    /// controller. Ownership must be proven.
     Lost,
 }
 
@@ -204,12 +204,12 @@ impl Default for Class {
     }
 }
 
-/// Which classes are ours.
+/// The classes of this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Classes {
-    /// The one that is, if any.
+    /// Its own class, if it has one.
     pub(crate) own: Option<String>,
-    /// Whether Services without a class are ours, too.
+    /// Whether it also manages Services without a class.
     pub(crate) unclassed: bool,
 }
 
@@ -220,7 +220,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Whose a load balancer of this class is.
+    /// Which controller a load balancer of this class belongs to.
     pub(crate) fn class(&self, class: Option<String>) -> Class {
         match class {
             None if self.unclassed => Class::Ours(None),
@@ -229,43 +229,43 @@ impl Classes {
         }
     }
 
-    /// Why a Service of this class is not ours, for people: a typo on either side shows.
+    /// Explains why a Service of this class is not managed. Both values are shown, so that typos are visible.
     pub(crate) fn of_another(&self, class: Option<&str>) -> String {
         let theirs = class.map_or("a Service without a class".to_owned(), |class| format!("class {class:?}"));
         let own = self.own.as_deref().map_or("none".to_owned(), |own| format!("{own:?}"));
-        format!("nothing: {theirs} is not ours (--load-balancer-class: {own})")
+        format!("nothing: {theirs} is not managed by this controller (--load-balancer-class: {own})")
     }
 
-    /// Whether what stands under this manager's name on a Service was written for one of these.
+    /// Whether this field manager writes for one of these classes.
     pub(crate) fn write_as(&self, name: &str) -> bool {
         (self.unclassed && name == manager(None))
             || self.own.as_deref().is_some_and(|it| name == manager(Some(it)))
     }
 }
 
-/// The name under which a Service of this class is written to. It stands in `metadata.managedFields` and tells whose the finalizer is
-/// when the API server has taken the class away: another process of this kind, for another class, writes under another name.
+/// The field manager for Services of this class. In `metadata.managedFields` it shows which controller set the finalizer after the API
+/// server removed the class: a process for another class has another name.
 pub(crate) fn manager(class: Option<&str>) -> String {
     let Some(class) = class else { return CONTROLLER.to_owned() };
     let name = format!("{CONTROLLER} {class}");
     if name.len() <= MANAGER_MAX { name } else { format!("{CONTROLLER} {}", short(&Sha256::digest(class))) }
 }
 
-/// A Service as far as its load balancer cares.
+/// A Service, trimmed to what matters for its load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) id: ServiceId,
-    /// `metadata.resourceVersion`: tells whether the cache has seen our last write.
+    /// `metadata.resourceVersion`: shows whether the cache has this controller's last write.
     pub(crate) version: String,
     pub(crate) kind: Kind,
     pub(crate) class: Class,
-    /// `spec.loadBalancerClass` to the letter, for people.
+    /// `spec.loadBalancerClass` as written, for messages.
     pub(crate) named_class: Option<String>,
     pub(crate) deleting: bool,
-    /// Whether *our* finalizer is on it.
+    /// Whether the finalizer [`FINALIZER`] is set.
     pub(crate) finalizer: bool,
     pub(crate) ports: Vec<Port>,
-    /// What is wrong with further entries of `spec.ports`, which nobody here can read.
+    /// Errors of the entries of `spec.ports` that cannot be parsed.
     pub(crate) unread_ports: Vec<Refusal>,
     /// The node ports of those entries.
     pub(crate) unread_node_ports: Vec<u16>,
@@ -278,45 +278,45 @@ pub(crate) struct Service {
     pub(crate) source_ranges: Vec<String>,
     pub(crate) affinity: Affinity,
     pub(crate) traffic: Traffic,
-    /// Only the keys that mean something here, in our words.
+    /// Only the keys that matter here, translated to those of this controller.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What is to be said of annotations of another controller.
+    /// What to report about annotations of another controller.
     pub(crate) foreign: Foreign,
     pub(crate) ingress: Vec<Ingress>,
-    /// Whether somebody else is known to have written [`Self::ingress`].
+    /// Whether another client is known to have written [`Self::ingress`].
     pub(crate) ingress_of_another: bool,
-    /// Of one without a class any more that carries our finalizer: who put it there.
+    /// Which client set the finalizer, if the Service has it and no class any more.
     pub(crate) holder: Holder,
 }
 
-/// Who put our finalizer on a Service, if it was not us.
+/// Which other client set the finalizer on a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// Nobody knows.
+    /// Not known.
     #[default]
     Unknown,
-    /// Whoever wrote the Service did, and no controller has given it an address since.
+    /// The client that wrote the Service did, and no controller has written an address since.
     Author,
-    /// These, of whom one may be a controller.
+    /// These field managers, of which at least one may be a controller.
     Others(String),
 }
 
-/// What is to be done for a Service.
+/// How this controller treats a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It shall have a load balancer.
+    /// It needs a load balancer.
     Wanted,
-    /// It had one and shall have none: our finalizer says so.
+    /// It had a load balancer, as the finalizer shows, and needs none any more.
     Cleanup,
-    /// Not ours: another class, another type, or gone for us already.
+    /// Not managed here: another class or type, or already finished.
     Ignored,
 }
 
 impl Service {
-    /// Whose job this Service is.
+    /// How this controller treats this Service.
     ///
-    /// A Service of another's class is not touched, not even if it carries our finalizer: its own controller put it there.
-    /// One that is being deleted without our finalizer cannot get it any more, so nothing may be built for it.
+    /// A Service of another controller's class is not changed, even if it has the finalizer, which that controller set. A Service that is
+    /// being deleted without the finalizer cannot get it any more, so nothing may be created for it.
     pub(crate) fn role(&self) -> Role {
         if self.class == Class::Others {
             return Role::Ignored;
@@ -331,7 +331,7 @@ impl Service {
     /// Whether one of its ports has this node port. The API server gives a node port to one Service at a time.
     pub(crate) fn has_node_port(&self, port: u32) -> bool {
         let of_ports = self.ports.iter().map(|port| port.node_port);
-        // 0 stands for none.
+        // 0 means no node port.
         port != 0 && of_ports.chain(self.unread_node_ports.iter().copied()).any(|own| u32::from(own) == port)
     }
 
@@ -344,8 +344,8 @@ impl Service {
         own != 0 && u32::from(own) == port
     }
 
-    /// Whether a load balancer with these addresses serves whoever reads the status: one of them stands there, or a name alone, which
-    /// may stand in place of any address, unless somebody else wrote it.
+    /// Whether clients that read the status reach a load balancer with these addresses: the status has one of them, or only hostnames,
+    /// which may replace any address unless another client wrote them.
     pub(crate) fn shows(&self, addresses: &[Ingress]) -> bool {
         let same = |a: &Ingress, b: &Ingress| {
             (a.ip.is_some() && a.ip == b.ip) || (a.hostname.is_some() && a.hostname == b.hostname)

@@ -1,6 +1,6 @@
-//! Who may connect: `spec.loadBalancerSourceRanges` and its older annotation, made canonical.
+//! Client addresses that may connect: `spec.loadBalancerSourceRanges` and the older annotation, in canonical form.
 //!
-//! Does not know address families of the load balancer: see [`open_to_all`] for the one question that needs them.
+//! The address families of the load balancer matter only in [`open_to_all`].
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -9,15 +9,15 @@ use ipnet::IpNet;
 
 use super::{Refusal, service::Family, service::Service};
 
-/// Comma list of CIDRs that may connect; the field wins if it is not empty. Kubernetes' own annotation.
+/// Comma-separated list of CIDRs that may connect. `spec.loadBalancerSourceRanges` takes precedence. Defined by Kubernetes.
 ///
 /// Type: comma list of CIDRs.  Default: everybody.  Unit: -.
 pub(crate) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// The ranges of a Service: trimmed, host bits masked, sorted, no duplicates, both families. Empty: everybody.
+/// The ranges of a Service: trimmed, host bits masked, sorted, without duplicates, both families. Empty: all clients.
 ///
 /// # Errors
-/// A refusal that names the field or the annotation and the entry at fault.
+/// Returns a refusal with the field or annotation and the invalid entry.
 pub(crate) fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, Refusal> {
     if !service.source_ranges.is_empty() {
         let entries = service.source_ranges.iter().map(String::as_str);
@@ -29,7 +29,7 @@ pub(crate) fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, Refusa
     }
 }
 
-/// Whether the ranges let everybody in, for every family that the load balancer has.
+/// Whether the ranges allow all clients, for every family of the load balancer.
 pub(crate) fn open_to_all(ranges: &BTreeSet<IpNet>, families: &[Family]) -> bool {
     let everybody = |family: &Family| {
         ranges.iter().any(|range| {
@@ -44,7 +44,7 @@ fn parse<'a>(field: &str, entries: impl Iterator<Item = &'a str>) -> Result<BTre
         .map(|entry| {
             let trimmed = entry.trim();
             cidr::parse(trimmed).map_err(|error| {
-                let why = format!("{trimmed:?} is not a CIDR ({error}): write one such as 192.0.2.0/24");
+                let why = format!("invalid CIDR {trimmed:?} ({error}): write one such as 192.0.2.0/24");
                 Refusal::new(field, why)
             })
         })
@@ -63,6 +63,7 @@ mod tests {
         }
     }
 
+    // Behaviour: SF2
     #[test]
     fn ranges_become_canonical() {
         struct Row {
@@ -95,7 +96,7 @@ mod tests {
                 want: &["10.0.0.0/8"],
             },
             Row {
-                name: "order is no difference",
+                name: "the order does not matter",
                 field: &["192.0.2.0/24", "10.0.0.0/8"],
                 annotation: None,
                 want: &["10.0.0.0/8", "192.0.2.0/24"],
@@ -120,11 +121,12 @@ mod tests {
         }
     }
 
+    // Behaviour: SF2
     #[test]
-    fn a_bad_range_is_refused_by_name() {
+    fn invalid_source_ranges_are_refused() {
         let rows: [(&str, &[&str], Option<&str>, &str); 5] = [
-            ("no prefix", &["10.0.0.1"], None, "spec.loadBalancerSourceRanges: \"10.0.0.1\""),
-            ("trailing comma", &[], Some("10.0.0.0/8,"), "load-balancer-source-ranges: \"\""),
+            ("no prefix", &["10.0.0.1"], None, "spec.loadBalancerSourceRanges: invalid CIDR \"10.0.0.1\""),
+            ("trailing comma", &[], Some("10.0.0.0/8,"), "load-balancer-source-ranges: invalid CIDR \"\""),
             ("prefix too long", &["10.0.0.0/33"], None, "\"10.0.0.0/33\""),
             ("words", &[], Some("office"), "\"office\""),
             ("an empty entry", &[""], None, "\"\""),
@@ -135,8 +137,9 @@ mod tests {
         }
     }
 
+    // Behaviour: SF2
     #[test]
-    fn everybody_means_every_family_of_the_load_balancer() {
+    fn open_ranges_must_cover_every_family() {
         let rows: [(&[&str], &[Family], bool); 6] = [
             (&[], &[Family::V4, Family::V6], true),
             (&["0.0.0.0/0"], &[Family::V4], true),

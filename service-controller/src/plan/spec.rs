@@ -1,4 +1,4 @@
-//! What a load balancer shall be: a pure function of the Service, the targets and what the adapter can do.
+//! The desired load balancer: a pure function of the Service, the targets and the adapter's capabilities.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -30,12 +30,12 @@ use super::{
     targets::short,
 };
 
-/// A Service whose fields and annotations make sense, whatever the adapter can do.
+/// A Service with valid fields and annotations, independent of the adapter's capabilities.
 #[derive(Debug)]
 pub(crate) struct Checked<'a> {
     service: &'a Service,
     pub(crate) wishes: Wishes,
-    /// Empty: everybody, and so is each family's whole net.
+    /// Empty: all clients. The whole net of each family means the same.
     ranges: BTreeSet<IpNet>,
     requested: Requested,
     listeners: Listeners,
@@ -43,10 +43,10 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Judges the Service by itself.
+    /// Validates the Service without regard to the adapter.
     ///
     /// # Errors
-    /// Every fault at once, each with its field or annotation and the repair.
+    /// Returns all errors at once, each with its field or annotation and what to write instead.
     pub(crate) fn new(service: &'a Service, defaults: &Defaults) -> Result<Self, Vec<Refusal>> {
         let mut refusals = bad_ports(service);
         refusals.extend(service.foreign.refusals.iter().cloned());
@@ -66,15 +66,15 @@ impl<'a> Checked<'a> {
         Ok(Self { service, wishes, ranges, requested, listeners, probe })
     }
 
-    /// The load balancer that an adapter with these features can make of it. `only`: the family that is there, where one would do and the
-    /// adapter cannot add the other.
+    /// The load balancer that an adapter with these capabilities can create. `only`: the family of the existing load balancer, if one is
+    /// sufficient and the adapter cannot add the other.
     ///
     /// # Errors
-    /// Every feature that is asked for and missing, an address of a family that goes without, what is for another adapter.
+    /// Returns each missing capability, addresses of a family that the load balancer does not get, and settings for another adapter.
     pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
         let families = self.families(features, only);
         let mut refusals = features::missing(&self.needs(families), features);
-        refusals.extend(self.requested.of_no_family(families, "the cloud adapter can give this Service"));
+        refusals.extend(self.requested.of_no_family(families, "the cloud adapter supports for this Service"));
         refusals.extend(self.for_others(features));
         if !refusals.is_empty() {
             return Err(refusals);
@@ -82,8 +82,8 @@ impl<'a> Checked<'a> {
         Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
     }
 
-    /// The same, as it must be where these fields cannot change, and without the ports that others have: see [`as_it_is`]. `None`: what is
-    /// there nobody can tell.
+    /// Like [`Self::shape`], with these fields as they are on the existing load balancer, and without ports that other users of it occupy:
+    /// see [`as_it_is`]. `None`: its values are unknown.
     pub(crate) fn shape_as_it_is(
         &self,
         features: &Features,
@@ -115,7 +115,7 @@ impl<'a> Checked<'a> {
     fn spec(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
         let wishes = &self.wishes;
         let vendor = wishes.vendor.iter().map(|wish| (wish.key.clone(), wish.value.value.clone()));
-        // Ports in another order are the same load balancer.
+        // Ports in another order result in the same load balancer.
         let mut listeners = self.listeners.all.clone();
         listeners.sort_by_key(|listener| (listener.protocol, listener.port));
         LoadBalancerSpec {
@@ -150,7 +150,7 @@ impl<'a> Checked<'a> {
             .into(),
             name: value(wishes.name.as_ref().filter(|_| features.has(name::NAME))),
             load_balancer_id: value(wishes.id.as_ref().filter(|_| shares(wishes))),
-            // In another order they are the same.
+            // Sorted, since the order does not matter.
             shared_with: {
                 let mut namespaces = value(wishes.share_with.as_ref());
                 namespaces.sort();
@@ -159,7 +159,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Whether the cluster's template is passed over: an adapter that gives load balancers names of its own still gives load balancers.
+    /// Whether the cluster's name template is ignored. An adapter without custom names is still usable.
     pub(crate) fn is_unnamed(&self, features: &Features) -> bool {
         self.wishes.name.is_some() && !features.has(name::NAME)
     }
@@ -172,7 +172,7 @@ impl<'a> Checked<'a> {
         if self.is_internal() { contract::Scheme::Internal } else { contract::Scheme::Internet }
     }
 
-    /// Those that the load balancer gets, in the Service's order.
+    /// The families of the load balancer, in the Service's order.
     fn families(&self, features: &Features, only: Option<Family>) -> &'a [Family] {
         let all = self.service.families.as_slice();
         let only = only.filter(|_| self.service.family_policy == FamilyPolicy::OneWillDo);
@@ -181,7 +181,7 @@ impl<'a> Checked<'a> {
         only.or(first).map_or(all, std::slice::from_ref)
     }
 
-    /// Who may connect. None: everybody, in every family that the load balancer has.
+    /// Client addresses that may connect. None: all clients, in every family of the load balancer.
     fn ranges(&self, families: &[Family]) -> impl Iterator<Item = &IpNet> {
         let open = open_to_all(&self.ranges, families);
         self.ranges.iter().filter(move |_| !open)
@@ -224,7 +224,7 @@ impl<'a> Checked<'a> {
         needs
     }
 
-    /// What is for the adapter of another vendor.
+    /// Refuses settings for the adapter of another vendor.
     fn for_others(&self, features: &Features) -> impl Iterator<Item = Refusal> {
         let vendor = &features.vendor;
         let others = self.wishes.vendor.iter().filter(move |wish| wish.adapter != *vendor);
@@ -232,7 +232,7 @@ impl<'a> Checked<'a> {
             let right = format!("{PREFIX}x.{vendor}.{}", wish.key);
             wish.value
                 .given
-                .refusal(format!("the adapter here is not {} but {vendor}: write {right}", wish.adapter))
+                .refusal(format!("this adapter is for {vendor}, not {}: write {right}", wish.adapter))
         })
     }
 }
@@ -241,7 +241,7 @@ fn listens_on(listener: &Listener, port: &Port) -> bool {
     protocol(port.transport) == listener.protocol() && u32::from(port.port) == listener.port
 }
 
-/// What is good, or nothing and a note of what is not.
+/// Returns the value, or records the errors and returns the default.
 fn or_note<T: Default>(judged: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refusal>) -> T {
     judged.unwrap_or_else(|faults| {
         refusals.extend(faults);
@@ -257,17 +257,17 @@ fn place<T>(wish: Option<&Wish<T>>) -> Option<&str> {
     wish.map(|wish| wish.given.place.as_str())
 }
 
-/// An ID that nobody uses would look as if it were: another load balancer would be made beside that one. And so would one that is made
-/// because nobody says which one is shared.
+/// Refuses an ID without `adopt`, which would be ignored: a second load balancer would be created. Refuses `adopt: shared` without an ID
+/// for the same reason.
 fn nobody_adopts(wishes: &Wishes) -> Option<Refusal> {
     let (id, adopt) = (&wishes.id, &wishes.adopt);
     match (id, adopt.as_ref().map(|wish| wish.value)) {
         (Some(id), None | Some(Adopt::None)) => Some(id.given.refusal(format!(
-            "does nothing by itself: set {} to owned to take that load balancer over, or to shared to use it beside others",
+            "has no effect by itself: set {} to owned to adopt that load balancer, or to shared to share it",
             keys::ADOPT
         ))),
         (None, Some(Adopt::Shared)) => {
-            let why = format!("does not say which load balancer: set {} to its ID", keys::ID);
+            let why = format!("needs the load balancer to share: set {} to its ID", keys::ID);
             adopt.as_ref().map(|wish| wish.given.refusal(why))
         }
         (Some(_), Some(Adopt::Owned | Adopt::Shared)) | (None, _) => None,
@@ -278,17 +278,18 @@ fn shares(wishes: &Wishes) -> bool {
     wishes.adopt.as_ref().is_some_and(|wish| wish.value == Adopt::Shared)
 }
 
-/// Which load balancer may be taken over that was not made by us.
+/// Which load balancer not created by this controller may be adopted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Takeover {
-    /// None: what carries no tag of ours is somebody else's, whatever its name.
+    /// None: a load balancer without this cluster's tags belongs to another owner, whatever its name.
     #[default]
     None,
-    /// The one that has the name of ours and no owner.
+    /// The one with the name that this controller would give, if it has no owner.
     Named,
-    /// The one of this ID.
+    /// The one with this ID.
     Id(String),
-    /// None: the Service uses one beside others. What the vendor's usual cloud controller manager made for it alone is its own.
+    /// None: the Service shares a load balancer. One that the vendor's usual cloud controller manager created for this Service alone is
+    /// treated as its own.
     Shared,
 }
 
@@ -302,12 +303,13 @@ impl Takeover {
         }
     }
 
-    /// The one that a Service wishes for which is not judged any more: faults in other annotations do not count.
+    /// The adoption that a Service asks for. Errors in other annotations are ignored.
     pub(super) fn wished(service: &Service, defaults: &Defaults) -> Self {
         Self::of(&wishes(service, defaults).0)
     }
 
-    /// What a deletion takes along that was not taken over yet. By the name alone: an ID may be that of one which several use.
+    /// Adoption mode for a deletion, to include a load balancer that was not adopted yet. It goes by name only, since several Services may
+    /// share the one with the ID.
     pub(crate) fn left_over(&self) -> Adoption {
         match self {
             Self::None => Adoption::Never,
@@ -315,7 +317,7 @@ impl Takeover {
         }
     }
 
-    /// The contract's word.
+    /// The value in the contract.
     pub(crate) fn adoption(&self) -> Adoption {
         match self {
             Self::None | Self::Shared => Adoption::Never,
@@ -333,12 +335,12 @@ impl Takeover {
     }
 }
 
-/// A load balancer but for its backends, which all Services share.
+/// A load balancer without its backends, which Services share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     pub(super) spec: LoadBalancerSpec,
     pub(crate) takeover: Takeover,
-    /// Equal shapes have equal digests.
+    /// Equal for equal shapes.
     pub(crate) digest: String,
 }
 
@@ -348,17 +350,17 @@ impl Shape {
         Self { digest: short(&digest.finalize()), spec, takeover }
     }
 
-    /// The same with another specification.
+    /// The same takeover with another specification.
     pub(super) fn with_spec(&self, spec: LoadBalancerSpec) -> Self {
         Self::of(spec, self.takeover.clone())
     }
 
-    /// How many address families it has.
+    /// Number of address families.
     pub(super) fn families(&self) -> usize {
         self.spec.ip_families.len()
     }
 
-    /// The whole specification, with the backends of one set.
+    /// The complete specification, with this backend set.
     pub(crate) fn with_targets(&self, backend_set_id: &str) -> LoadBalancerSpec {
         LoadBalancerSpec { backend_set_id: backend_set_id.to_owned(), ..self.spec.clone() }
     }
@@ -372,7 +374,7 @@ fn family(family: &Family) -> i32 {
 }
 
 fn bad_ports(service: &Service) -> Vec<Refusal> {
-    // The others have other places among those that can be read: they are judged when all can be.
+    // Indexes of the other ports differ if some are invalid, so they are validated when all can be read.
     if !service.unread_ports.is_empty() {
         return service.unread_ports.clone();
     }
@@ -386,8 +388,8 @@ fn bad_ports(service: &Service) -> Vec<Refusal> {
         (NodePorts::Disabled, Some(at)) => vec![Refusal::new(
             "spec.allocateLoadBalancerNodePorts",
             format!(
-                "false leaves spec.ports[{at}] without a node port, and the load balancer reaches pods through node \
-                 ports: set it to true, or set spec.ports[{at}].nodePort"
+                "false leaves spec.ports[{at}] without a node port, which the load balancer needs to \
+                 reach pods: set it to true, or set spec.ports[{at}].nodePort"
             ),
         )],
         (NodePorts::Allocated, Some(at)) => {
@@ -396,7 +398,7 @@ fn bad_ports(service: &Service) -> Vec<Refusal> {
     }
 }
 
-/// Without the capability kube-proxy still keeps clients with their pod, node by node: nothing is refused.
+/// Without the capability, kube-proxy on each node still provides session affinity, so nothing is refused.
 fn affinity(affinity: Affinity, features: &Features) -> Option<SessionAffinity> {
     match affinity {
         Affinity::ClientIp { timeout_seconds } if features.has(name::SESSION_AFFINITY) => {

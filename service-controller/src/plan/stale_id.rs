@@ -1,7 +1,7 @@
-//! The ID of a load balancer that another controller noted at a Service.
+//! The load balancer ID that another controller recorded on a Service.
 //!
-//! A person who writes the ID of a load balancer means that one. That controller writes one to every Service, and nobody takes it away: it
-//! says what to take over. Once there is none of that ID, or the Service has another one, it says nothing any more.
+//! An ID written by a user is binding. The other controller writes an ID to every Service, and it stays there; it names the load balancer
+//! to adopt. If that load balancer does not exist, or the Service has another one, the ID is obsolete.
 
 use super::{
     annotations::keys::{ADOPT, ID},
@@ -9,20 +9,20 @@ use super::{
     service::Service,
 };
 
-/// What a takeover without an ID asks for.
+/// Value of `adopt` for an adoption without an ID.
 const OWNED: &str = "owned";
 
-/// The ID that was noted, if it still counts.
+/// The recorded ID, if it was translated from the other controller's annotation.
 pub(crate) fn noted(service: &Service) -> Option<&str> {
     let is_noted = |key: &String| service.foreign.from.contains_key(key);
     let (id, adopt) = (ID.to_string(), ADOPT.to_string());
-    // Who says in our words what is to become of it means it.
+    // If the user also set `adopt`, the ID is the user's choice.
     let id = Some(id).filter(|id| is_noted(id) && is_noted(&adopt))?;
     service.annotations.get(&id).map(String::as_str)
 }
 
-/// The Service without a noted ID that says nothing any more, and what people hear of that. `gone`: the adapter refused this ID.
-/// `cloud`: what the mirror shows under the Service's key.
+/// Removes a recorded ID that is obsolete, and adds a message about it. `gone`: the ID that the adapter refused. `cloud`: load balancers in
+/// the cache under the Service's key.
 pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[Balancer]>) -> Service {
     let Some(id) = noted(&service).map(str::to_owned) else { return service };
     let is_there = |it: &&Balancer| !matches!(it.state, State::Deleting | State::Absent);
@@ -37,10 +37,10 @@ pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[
     service.annotations.remove(&id_key);
     service.annotations.insert(adopt_key, OWNED.to_owned());
     let told = format!(
-        "{old} says nothing any more: there is no load balancer {id}, or the Service has another one; remove it"
+        "{old} is obsolete: there is no load balancer {id}, or the Service has another one; remove it"
     );
     let understood = &mut service.foreign.understood;
-    understood.retain(|line| !line.starts_with(&format!("{old} is ")));
+    understood.retain(|line| !line.starts_with(&format!("{old} -> ")));
     understood.push(told);
     service
 }
@@ -70,19 +70,19 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_was_noted_counts_as_long_as_it_may_be_the_services() {
+    fn recorded_id_counts_until_obsolete() {
         let old = ("loadbalancer.openstack.org/load-balancer-id", "lb-7");
         let (theirs, other) = (balancer("lb-7", State::Active), balancer("lb-8", State::Active));
         let going = balancer("lb-8", State::Deleting);
         for (what, gone, cloud, counts) in [
-            ("before the takeover", None, Some(vec![]), true),
-            ("the mirror is not complete", None, None, true),
-            ("taken over", None, Some(vec![theirs.clone()]), true),
+            ("before the adoption", None, Some(vec![]), true),
+            ("the cache is not synced", None, None, true),
+            ("adopted", None, Some(vec![theirs.clone()]), true),
             ("there are two", None, Some(vec![other.clone(), theirs]), true),
-            ("another one goes", None, Some(vec![going]), true),
+            ("another one is being deleted", None, Some(vec![going]), true),
             ("another was gone", Some("lb-6"), Some(vec![]), true),
             ("it is gone", Some("lb-7"), Some(vec![]), false),
-            ("another one was made", None, Some(vec![other]), false),
+            ("another one was created", None, Some(vec![other]), false),
         ] {
             let after = without(service(&[old]), gone, cloud.as_deref());
             assert_eq!(noted(&after), counts.then_some("lb-7"), "{what}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_a_person_wrote_counts() {
+    fn id_written_by_user_always_counts() {
         let ours = [("lb.cloudadapter.dev/id", "lb-7"), ("lb.cloudadapter.dev/adopt", "shared")];
         let half = [("loadbalancer.openstack.org/load-balancer-id", "lb-7"), ours[1]];
         for annotations in [&ours[..], &half] {

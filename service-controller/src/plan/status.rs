@@ -1,16 +1,16 @@
-//! What the Service's status shows of the addresses that the adapter told. Pure.
+//! The addresses in the Service's status, derived from those that the adapter reports. Pure.
 
 use super::{
     annotations::{Wishes, values::IpMode},
     service::Ingress,
 };
 
-/// What people want to see in place of the adapter's addresses.
+/// User settings that replace the adapter's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// A name in place of all of them.
+    /// A hostname instead of all addresses.
     hostname: Option<String>,
-    /// Another mode beside each IP.
+    /// A different mode for each IP.
     mode: Option<&'static str>,
 }
 
@@ -26,7 +26,7 @@ impl From<&Wishes> for Shown {
 }
 
 impl Shown {
-    /// What the status shows of these addresses.
+    /// Returns the status for these addresses.
     pub(crate) fn of(&self, addresses: &[Ingress]) -> Vec<Ingress> {
         let Some(first) = addresses.first() else { return Vec::new() };
         if self.hostname.is_some() {
@@ -35,7 +35,7 @@ impl Shown {
         }
         let mut shown = addresses.to_vec();
         if let Some(mode) = self.mode {
-            // The API server takes a mode beside an IP only.
+            // The API server accepts a mode only with an IP.
             shown.iter_mut().filter(|it| it.ip.is_some()).for_each(|it| it.ip_mode = Some(mode.to_owned()));
         }
         shown
@@ -57,18 +57,18 @@ mod tests {
         let service = Service { annotations: annotations.into_iter().collect(), ..Service::default() };
         let (wishes, _faults) = wishes(&service, &Defaults::default());
         let shown = Shown::from(&wishes);
-        assert_eq!(shown.of(&[]), [], "what there is not is not shown");
+        assert_eq!(shown.of(&[]), [], "no addresses");
         shown.of(&[ip, name]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_name_stands_in_place_of_the_addresses() {
+    fn hostname_replaces_addresses_in_status() {
         assert_eq!(status(None), ["192.0.2.1", "lb.example.com"]);
         assert_eq!(status(Some(("hostname", "shop.example.com"))), ["shop.example.com"]);
     }
 
     #[test]
-    fn a_mode_is_told_beside_an_ip_alone() {
+    fn ip_mode_is_set_only_with_ip() {
         assert_eq!(status(Some(("ip-mode", "Proxy"))), ["192.0.2.1 (Proxy)", "lb.example.com"]);
         assert_eq!(status(Some(("ip-mode", "VIP"))), ["192.0.2.1", "lb.example.com"]);
         assert_eq!(status(Some(("ip-mode", "auto"))), ["192.0.2.1", "lb.example.com"]);

@@ -1,7 +1,7 @@
-//! Which nodes stand behind the load balancers: one set a selection, computed once, shared by all Services that select the same.
+//! The nodes behind load balancers: one set per selector, computed once and shared by all Services with that selector.
 //!
-//! Readiness, cordons and other taints are deliberately not looked at: the load balancer's health check does that, so a
-//! restarted kubelet costs no vendor call (KEP-3458).
+//! Readiness, cordons and other taints are deliberately ignored, because the load balancer's health check covers them. So a restarted
+//! kubelet costs no vendor call (KEP-3458).
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -11,53 +11,53 @@ use sha2::{Digest as _, Sha256};
 
 use super::annotations::selector::Selector;
 
-/// Takes a node out of every load balancer; its value is read as Go reads a bool.
+/// Excludes a node from all load balancers. Its value is parsed like a Go bool.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// Set by the cluster autoscaler on a node that it is about to remove.
 pub(crate) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// Bytes of the digest that name a set: 128 bits, so that two sets never meet.
+/// Length of the ID of a set. Unit: bytes. 128 bits make collisions negligible.
 const ID_BYTES: usize = 16;
 
-/// More names of nodes than this nobody reads.
+/// Maximum number of node names in an Event.
 const NAMES_MAX: usize = 20;
 
-/// A node as far as load balancers care.
+/// A node, trimmed to what matters for load balancers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) provider_id: Option<String>,
-    /// All of type `InternalIP`, in the order of the status.
+    /// Addresses of type `InternalIP`, in the order of the status.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) zone: Option<String>,
     pub(crate) deleting: bool,
-    /// The value of [`EXCLUDE_LABEL`], if the label is there.
+    /// The value of [`EXCLUDE_LABEL`], if the label is set.
     pub(crate) exclude: Option<String>,
-    /// Whether [`AUTOSCALER_TAINT`] is on it, with any value and effect.
+    /// Whether it has the taint [`AUTOSCALER_TAINT`], with any value and effect.
     pub(crate) leaving: bool,
     /// For selectors.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
 impl Node {
-    /// Whether this node shall get traffic from load balancers.
+    /// Whether load balancers should send traffic to this node.
     pub(crate) fn is_target(&self) -> bool {
         !self.deleting && !self.leaving && !self.exclude.as_deref().is_some_and(excludes)
     }
 }
 
-/// A label that is there excludes, unless Go would read its value as false.
+/// The label excludes the node unless Go would parse its value as false.
 fn excludes(value: &str) -> bool {
     !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
 
-/// Names of nodes for people: so many, and how many there are in all.
+/// Names of nodes for Events, limited, and their total number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hosts {
     names: Vec<String>,
     total: usize,
-    /// A digest of what makes other hosts: machines and their addresses, and not where they are.
+    /// Digest of the instances and their addresses, without their zones.
     digest: String,
 }
 
@@ -75,13 +75,13 @@ impl Hosts {
         Self { names: vec!["a".to_owned()], total: 1, digest: String::new() }
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
 }
 
-/// As the classic controller writes them.
+/// In the format of the former cloud controller manager.
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = self.total.saturating_sub(self.names.len());
@@ -91,30 +91,29 @@ impl fmt::Display for Hosts {
     }
 }
 
-/// The nodes behind load balancers that select them, and the name of exactly this set.
+/// The nodes behind load balancers with the same selector, and the ID of this set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Targets {
-    /// A digest of the content: equal sets have equal names, in every process.
+    /// Digest of the content: equal sets have equal IDs, in every process.
     pub(crate) id: String,
-    /// What selects them. `None`: nothing is selected, all are behind it.
+    /// The selector. `None`: all nodes.
     pub(crate) selector: Option<Selector>,
-    /// By provider ID, which names a member at the vendor.
+    /// By provider ID, which identifies a member in the cloud.
     backends: BTreeMap<String, Backend>,
-    /// Whether there is a selector and no node, target or not, has the labels.
+    /// Whether there is a selector and no node has the labels, not even an excluded one.
     unmatched: bool,
-    /// Nodes that would be targets and cannot be addressed yet.
+    /// Number of nodes that would be targets but have no usable address or provider ID.
     pub(crate) withheld: usize,
-    /// Their names, for people.
+    /// Their names, for Events.
     pub(crate) hosts: Hosts,
-    /// No node is listed at all, and nobody said that the last one went: an API server that was restored, or that answers wrongly, looks
-    /// the same.
+    /// The node list is empty although no deletion of the last node was observed. A restored or faulty API server looks the same.
     pub(crate) blind: bool,
 }
 
 impl Targets {
-    /// Applies the rules to all nodes, or to those that are selected. Cost: no vendor calls, O(n log n).
+    /// Computes the set from all nodes or the selected ones. Cost: no vendor calls, O(n log n).
     ///
-    /// Withheld are nodes without provider ID or internal address, and the second of two that claim one machine.
+    /// Nodes without provider ID or internal address are withheld, and so is the second of two nodes with the same provider ID.
     pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, selector: Option<&Selector>) -> Self {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
         let mut wanted: Vec<&Node> = nodes.into_iter().filter(selected).collect();
@@ -136,17 +135,17 @@ impl Targets {
         self.selector.as_ref().filter(|_| self.unmatched)
     }
 
-    /// How many nodes get traffic.
+    /// Number of nodes in the set.
     pub(crate) fn len(&self) -> usize {
         self.backends.len()
     }
 
-    /// The whole set, for an adapter that knows none.
+    /// The whole set, for an adapter that has no earlier one.
     pub(crate) fn full(&self) -> BackendList {
         BackendList { backends: self.backends.values().cloned().collect() }
     }
 
-    /// What turns `base` into this set, for an adapter that knows `base`.
+    /// The difference to `base`, for an adapter that has `base`.
     pub(crate) fn since(&self, base: &Self) -> BackendDelta {
         let changed = |(id, backend): &(&String, &Backend)| base.backends.get(*id) != Some(*backend);
         BackendDelta {
@@ -182,12 +181,12 @@ fn backend(node: &Node) -> Option<Backend> {
     })
 }
 
-/// Names exactly this list.
+/// Digest of this list.
 fn digest(backends: Vec<Backend>) -> String {
     short(&Sha256::digest(BackendList { backends }.encode_to_vec()))
 }
 
-/// The first bytes of a digest, in hex.
+/// The first bytes of a digest, in hexadecimal.
 pub(crate) fn short(digest: &[u8]) -> String {
     digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Plans carried out on a small model of the cloud until nothing is left to do.
+//! Plans that are executed on a small model of the cloud until nothing is left to do.
 
 mod histories;
 mod model;
@@ -12,7 +12,7 @@ use crate::plan::features::{Features, name};
 use crate::plan::service::{Classes, Kind};
 
 #[test]
-fn a_new_service_gets_its_load_balancer() {
+fn new_service_plan() {
     assert_snapshot!(World::with(service()).settled(), @r"
     add finalizer
     ensure (not active yet)
@@ -22,8 +22,9 @@ fn a_new_service_gets_its_load_balancer() {
     ");
 }
 
+// Behaviour: S9
 #[test]
-fn work_that_takes_long_is_told_once() {
+fn long_work_is_reported_once() {
     let mut world = World::with(service());
     world.pending = 2;
     assert_snapshot!(world.settled(), @r"
@@ -37,9 +38,9 @@ fn work_that_takes_long_is_told_once() {
     ");
 }
 
-/// A node that came while it was built makes the adapter go on with one that the cloud shows as ready.
+/// A node is added during creation, so the adapter continues although the cloud shows the load balancer as ready.
 #[test]
-fn a_user_waits_until_the_address_is_there_whatever_the_cloud_shows() {
+fn new_service_waits_for_address_whatever_cloud_shows() {
     let mut world = World::with(service());
     world.settled();
     world.restart();
@@ -48,40 +49,40 @@ fn a_user_waits_until_the_address_is_there_whatever_the_cloud_shows() {
     world.settled();
     assert!(!world.service.ingress.is_empty());
     world.restart();
-    assert_eq!(world.next_ask().unwrap().why, Why::FirstLook, "nobody waits for a comparison");
+    assert_eq!(world.next_ask().unwrap().why, Why::FirstLook, "a comparison is not urgent");
 }
 
-/// All load balancers follow a node that comes: that may take as long as the cloud allows.
+/// All load balancers are updated for an added node, which may take as long as the cloud needs.
 #[test]
-fn an_address_that_is_known_is_told_before_other_nodes_are_followed() {
+fn known_address_is_written_before_node_update() {
     let mut world = World::with(service());
     world.look();
     world.nodes(&["a", "b", "c"]);
     assert_snapshot!(world.settled(), @r"
     write status [192.0.2.1]
-    ensure (other nodes)
+    ensure (nodes changed)
       news: Updated
     ");
-    // Who has an address waits for nothing; nodes are not behind what the API server makes of it.
+    // A Service without an address waits for it only, not for a node update.
     world.service.ingress[0].ip = Some("192.0.2.9".to_owned());
     world.nodes(&["a", "b"]);
     assert_snapshot!(world.settled(), @r"
-    ensure (other nodes)
+    ensure (nodes changed)
       news: Updated
     write status [192.0.2.1]
     ");
 }
 
 #[test]
-fn a_restart_with_nothing_to_do_asks_once_and_says_nothing() {
+fn restart_in_sync_calls_once_without_events() {
     let mut world = World::with(service());
     world.settled();
     world.restart();
-    assert_snapshot!(world.settled(), @"ensure (first look)");
+    assert_snapshot!(world.settled(), @"ensure (first comparison)");
 }
 
 #[test]
-fn a_restart_in_the_middle_goes_on() {
+fn restart_during_creation_continues() {
     let mut world = World::with(service());
     world.pending = 5;
     world.look();
@@ -96,25 +97,27 @@ fn a_restart_in_the_middle_goes_on() {
     ");
 }
 
+// Behaviour: SN8
 #[test]
-fn other_nodes_are_told_as_such() {
+fn node_update_event() {
     let mut world = World::with(service());
     world.settled();
     world.nodes(&["a", "b", "c"]);
     assert_snapshot!(world.settled(), @r"
-    ensure (other nodes)
+    ensure (nodes changed)
       news: Updated
     ");
     world.nodes(&[]);
     assert_snapshot!(world.settled(), @r"
-    ensure (other nodes, no nodes)
+    ensure (nodes changed, no nodes)
       news: NoTargets(None)
     ");
 }
 
-/// An API server that lists none is not believed; one that says of the last that it went is.
+/// An empty list is not trusted, unless a deletion of the last node was observed.
+// Behaviour: SN7
 #[test]
-fn an_empty_list_of_nodes_takes_none_from_a_load_balancer() {
+fn empty_node_list_keeps_backends() {
     let mut world = World::with(service());
     world.settled();
     let blind = |world: &mut World| {
@@ -124,14 +127,14 @@ fn an_empty_list_of_nodes_takes_none_from_a_load_balancer() {
     blind(&mut world);
     assert_eq!(world.look().0, "wait for nodes\n");
     world.service.ports[0].port = 81;
-    assert_eq!(world.look().0, "wait for nodes\n", "it would take them along");
+    assert_eq!(world.look().0, "wait for nodes\n", "it would remove them, too");
     world.restart();
     assert_eq!(world.look().0, "wait for nodes\n");
     world.service.ports[0].port = 80;
     world.nodes(&["a", "b"]);
-    assert_snapshot!(world.settled(), @"ensure (first look)");
+    assert_snapshot!(world.settled(), @"ensure (first comparison)");
 
-    // What has none loses none, and what wants none goes.
+    // A load balancer without backends loses none, and an unneeded one is deleted.
     let mut new = World::with(service());
     blind(&mut new);
     assert!(new.settled().contains("ensure (not active yet, no nodes)"));
@@ -141,45 +144,46 @@ fn an_empty_list_of_nodes_takes_none_from_a_load_balancer() {
 }
 
 #[test]
-fn a_changed_port_is_ensured() {
+fn port_change_causes_an_ensure() {
     let mut world = World::with(service());
     world.settled();
     world.service.ports[0].port = 8080;
     assert_snapshot!(world.settled(), @r"
-    ensure (something else is wanted)
+    ensure (settings changed)
       news: Ensuring
       news: Ensured
     ");
 }
 
 #[test]
-fn a_load_balancer_that_vanished_is_built_again() {
+fn vanished_load_balancer_is_recreated() {
     let mut world = World::with(service());
     world.settled();
     world.cloud.clear();
     assert_snapshot!(world.settled(), @r"
-    ensure (it is gone)
+    ensure (the load balancer is gone)
       news: Ensuring
       news: Ensured
     ");
 }
 
+// Behaviour: S20
 #[test]
-fn a_listener_that_somebody_removed_is_asked_about() {
+fn removed_listener_causes_an_ensure() {
     let mut world = World::with(service());
     world.settled();
     world.cloud[0].listeners = vec!["tcp/81".to_owned()];
-    assert_snapshot!(world.settled(), @"ensure (its listeners changed)");
+    assert_snapshot!(world.settled(), @"ensure (the listeners changed)");
 }
 
 #[test]
-fn a_mirror_that_lags_behind_is_asked_about_once() {
+fn lagging_cache_causes_a_single_call() {
     let mut world = World::with(service());
     world.settled();
     world.mirror_lags = true;
     world.service.ports[0].port = 8080;
     assert_snapshot!(world.settled(), @r"
-    ensure (something else is wanted)
+    ensure (settings changed)
       news: Ensuring
       news: Ensured
     ");
@@ -188,32 +192,32 @@ fn a_mirror_that_lags_behind_is_asked_about_once() {
 }
 
 #[test]
-fn a_mirror_that_still_shows_the_work_is_not_asked_about() {
+fn cache_showing_finished_work_causes_no_call() {
     let mut world = World::with(service());
     world.settled();
     world.cloud[0].state = State::Pending;
     assert_snapshot!(world.settled(), @"");
     world.now += memory::LAG;
     assert_snapshot!(world.settled(), @r"
-    ensure (it is pending)
+    ensure (the load balancer is pending)
       news: Ensuring
       news: Ensured
     ");
 }
 
 #[test]
-fn a_difference_that_stays_is_asked_about_again_after_a_while() {
+fn lasting_difference_is_asked_about_again() {
     let mut world = World::with(service());
     world.settled();
     world.mirror_lags = true;
     world.service.ports[0].port = 8080;
     world.settled();
     world.now += memory::LAG;
-    assert_snapshot!(world.settled(), @"ensure (it was changed)");
+    assert_snapshot!(world.settled(), @"ensure (the load balancer was changed)");
 }
 
 #[test]
-fn a_cleared_status_is_written_again_without_a_call() {
+fn cleared_status_is_rewritten_without_a_call() {
     let mut world = World::with(service());
     world.settled();
     world.service.ingress.clear();
@@ -221,7 +225,7 @@ fn a_cleared_status_is_written_again_without_a_call() {
 }
 
 #[test]
-fn a_deleted_service_is_released_when_nothing_is_left() {
+fn deleted_service_is_released_when_nothing_is_left() {
     let mut world = World::with(service());
     world.settled();
     world.service.deleting = true;
@@ -236,8 +240,9 @@ fn a_deleted_service_is_released_when_nothing_is_left() {
     assert!(world.cloud.is_empty());
 }
 
+// Behaviour: S14
 #[test]
-fn a_removal_is_asked_for_even_if_nothing_is_seen() {
+fn deletion_is_called_even_if_cache_is_empty() {
     let mut world = World::with(Service { deleting: true, finalizer: true, ..service() });
     assert_snapshot!(world.settled(), @r"
     delete
@@ -247,8 +252,9 @@ fn a_removal_is_asked_for_even_if_nothing_is_seen() {
     ");
 }
 
+// Behaviour: S18
 #[test]
-fn a_service_that_changes_its_type_twice_is_built_and_removed_twice() {
+fn two_type_changes_delete_and_create_twice() {
     let mut world = World::with(service());
     world.settled();
     for _ in 0..2 {
@@ -262,7 +268,7 @@ fn a_service_that_changes_its_type_twice_is_built_and_removed_twice() {
 }
 
 #[test]
-fn a_service_of_another_class_is_never_touched() {
+fn foreign_class_is_never_changed() {
     for class in ["example.com/other", ""] {
         let class = Classes::default().class(Some(class.to_owned()));
         let other = Service { class, finalizer: true, deleting: true, ..service() };
@@ -270,9 +276,9 @@ fn a_service_of_another_class_is_never_touched() {
     }
 }
 
-/// Made before the Service had this class: its address is not in the status any more.
+/// Created before the Service had this class: its address is not in the status any more.
 #[test]
-fn what_is_proven_ours_by_its_tags_goes_from_a_service_of_another_class_and_nothing_else_is_touched() {
+fn foreign_class_loses_only_tagged_load_balancer() {
     let mut world = World::with(service());
     world.settled();
     world.restart();
@@ -287,9 +293,9 @@ fn what_is_proven_ours_by_its_tags_goes_from_a_service_of_another_class_and_noth
     assert!(world.service.finalizer && world.service.ingress.len() == 1 && world.cloud.is_empty());
 }
 
-/// The adapter's word comes before what its mirror shows.
+/// The adapter's answer takes precedence over the cache.
 #[test]
-fn what_is_removed_is_not_removed_again_while_the_mirror_lags_behind() {
+fn deletion_is_not_repeated_while_cache_lags() {
     let mut world = World::with(service());
     world.settled();
     world.restart();
@@ -312,17 +318,17 @@ fn what_is_removed_is_not_removed_again_while_the_mirror_lags_behind() {
     assert_eq!(world.settled(), "");
     let mut nothing = Memory::default();
     nothing.observe(&world.service, None, world.now);
-    assert_eq!(world.memory, nothing, "and nothing is remembered of it, but that it had that class");
+    assert_eq!(world.memory, nothing, "nothing is remembered except that it had that class");
 }
 
-/// The class is new to the flags and not to the Service.
+/// The flags changed, not the Service.
 #[test]
-fn what_serves_a_service_of_another_class_stays_as_long_as_the_service() {
+fn serving_load_balancer_of_foreign_class_is_kept() {
     let mut world = World::with(service());
     world.settled();
     world.service.class = Class::Others;
     let (text, _) = world.look();
-    assert_snapshot!(text, @"leave lb-1, though of another's class");
+    assert_snapshot!(text, @"keep lb-1, whose Service has another controller's class");
     world.service.deleting = true;
     world.pending = 1;
     assert_snapshot!(world.settled(), @r"
@@ -336,7 +342,7 @@ fn what_serves_a_service_of_another_class_stays_as_long_as_the_service() {
 }
 
 #[test]
-fn a_service_that_lost_its_class_is_released_only_if_it_was_ours() {
+fn service_without_class_is_released_only_if_owned() {
     let lost = || Service { kind: Kind::Other, class: Class::Lost, finalizer: true, ..service() };
     assert_eq!(World::with(lost()).settled(), "");
 
@@ -354,13 +360,13 @@ fn a_service_that_lost_its_class_is_released_only_if_it_was_ours() {
     }
 }
 
-/// What this process made before the Service had that class is no proof.
+/// What this process created before the Service had that class is not a proof.
 #[test]
-fn a_service_that_was_ours_before_it_was_others_is_not_released() {
+fn formerly_owned_service_of_foreign_class_is_not_released() {
     let mut world = World::with(service());
     world.settled();
     world.cloud.clear();
-    // Another's class, its controller at work, and back to no load balancer.
+    // Another class, its controller at work, and back to no load balancer.
     for event in [10, 14, 5] {
         world.happens(event);
         world.settled();
@@ -368,9 +374,10 @@ fn a_service_that_was_ours_before_it_was_others_is_not_released() {
     assert!(world.service.finalizer && world.service.class == Class::Lost);
 }
 
-/// Type and class change while its former load balancer goes, and another's controller is at work by then.
+/// Type and class change while the load balancer is being deleted, and the controller of the new class is active.
+// Behaviour: S3
 #[test]
-fn a_removal_that_began_under_another_class_releases_nothing_when_the_class_goes() {
+fn removal_under_foreign_class_keeps_finalizer() {
     let mut world = World::with(service());
     world.settled();
     world.happens(10);
@@ -388,8 +395,9 @@ fn a_removal_that_began_under_another_class_releases_nothing_when_the_class_goes
     assert!(world.service.finalizer && world.cloud.is_empty());
 }
 
+// Behaviour: S16
 #[test]
-fn a_finalizer_that_was_stripped_comes_back() {
+fn removed_finalizer_is_restored() {
     let mut world = World::with(service());
     world.settled();
     world.service.finalizer = false;
@@ -397,14 +405,14 @@ fn a_finalizer_that_was_stripped_comes_back() {
 }
 
 #[test]
-fn nothing_is_called_for_a_service_that_cannot_work() {
+fn invalid_new_service_causes_no_call() {
     let mut world = World::with(service());
     world.annotate("intrenal", "true");
     assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?");
 }
 
 #[test]
-fn a_mistake_in_a_running_service_stops_nothing_that_was_good() {
+fn invalid_settings_keep_last_valid_ones_in_force() {
     let mut world = World::with(service());
     world.annotate("hostname", "shop.example.com");
     world.settled();
@@ -415,17 +423,20 @@ fn a_mistake_in_a_running_service_stops_nothing_that_was_good() {
     assert_eq!(world.look().0, refusal);
 
     world.nodes(&["a", "b", "c"]);
-    assert_eq!(world.look().0, format!("ensure (other nodes)\n{refusal}  news: Updated\n"));
-    assert_eq!(world.cloud[0].listeners, ["tcp/80"], "the last that was good");
+    assert_eq!(world.look().0, format!("ensure (nodes changed)\n{refusal}  news: Updated\n"));
+    assert_eq!(world.cloud[0].listeners, ["tcp/80"], "the last valid settings");
     world.cloud.clear();
-    assert_eq!(world.look().0, format!("ensure (it is gone)\n{refusal}  news: Ensuring\n  news: Ensured\n"));
+    assert_eq!(
+        world.look().0,
+        format!("ensure (the load balancer is gone)\n{refusal}  news: Ensuring\n  news: Ensured\n")
+    );
     world.service.ingress.clear();
     assert_eq!(world.look().0, format!("write status [shop.example.com]\n{refusal}"));
     assert_eq!(world.look().0, refusal);
 
     world.service.annotations.remove(&format!("{}intrenal", annotations::keys::PREFIX));
     assert_snapshot!(world.settled(), @r"
-    ensure (something else is wanted)
+    ensure (settings changed)
       news: Ensuring
       news: Ensured
     write status [other.example.com]
@@ -433,8 +444,9 @@ fn a_mistake_in_a_running_service_stops_nothing_that_was_good() {
     assert_eq!(world.cloud[0].listeners, ["tcp/81"]);
 }
 
+// Behaviour: S18
 #[test]
-fn a_removal_that_began_goes_on_though_the_service_asks_for_what_is_refused() {
+fn removal_goes_on_for_invalid_service() {
     let mut world = World::with(service());
     world.settled();
     (world.service.kind, world.pending) = (Kind::Other, 2);
@@ -449,35 +461,35 @@ fn a_removal_that_began_goes_on_though_the_service_asks_for_what_is_refused() {
 }
 
 #[test]
-fn what_the_adapter_refuses_stops_nothing_that_was_good_either() {
+fn refused_settings_keep_last_valid_ones_in_force() {
     let mut world = World::with(service());
     world.settled();
     world.service.ports[0].port = 81;
     world.refuses = world.next_ask().map(|ask| ask.wanted.shape.digest.clone());
     assert_snapshot!(world.settled(), @r"
-    ensure (something else is wanted)
+    ensure (settings changed)
       news: Ensuring
     ");
     world.nodes(&["a", "b", "c"]);
     assert_snapshot!(world.settled(), @r"
-    ensure (other nodes)
+    ensure (nodes changed)
       news: Updated
     ");
     assert_eq!(world.cloud[0].listeners, ["tcp/80"]);
 
     world.now += memory::LAG;
-    assert_snapshot!(world.settled(), @"ensure (something else is wanted)");
+    assert_snapshot!(world.settled(), @"ensure (settings changed)");
     world.now += memory::LAG;
     world.refuses = None;
     assert_snapshot!(world.settled(), @r"
-    ensure (something else is wanted)
+    ensure (settings changed)
       news: Ensured
     ");
     assert_eq!(world.cloud[0].listeners, ["tcp/81"]);
 }
 
 #[test]
-fn after_a_restart_nothing_good_is_known_of_a_service_with_a_mistake() {
+fn invalid_service_has_no_fallback_after_restart() {
     let mut world = World::with(service());
     world.settled();
     world.restart();
@@ -487,12 +499,12 @@ fn after_a_restart_nothing_good_is_known_of_a_service_with_a_mistake() {
 }
 
 #[test]
-fn an_adapter_without_load_balancers_is_asked_for_nothing() {
+fn adapter_without_load_balancers_is_not_called() {
     let mut world = World::with(service());
     world.features = Some(Features::from([name::ALGORITHM]));
     assert_eq!(world.settled(), "");
     world.annotate("intrenal", "true");
-    assert_eq!(world.settled(), "", "it is none of ours to judge");
+    assert_eq!(world.settled(), "", "not validated for another class");
     world.service.finalizer = true;
     world.service.deleting = true;
     assert_eq!(world.settled(), "", "another's finalizer has the same name");
@@ -505,16 +517,17 @@ fn an_adapter_without_load_balancers_is_asked_for_nothing() {
     assert_eq!(ours.look().0, "wait for an adapter with load balancers\n");
 }
 
+// Behaviour: S20
 #[test]
-fn backends_that_somebody_took_away_are_asked_about() {
+fn removed_backends_cause_an_ensure() {
     let mut world = World::with(service());
     world.settled();
     world.cloud[0].backends = 1;
-    assert_snapshot!(world.settled(), @"ensure (its backends changed from 2 to 1)");
+    assert_snapshot!(world.settled(), @"ensure (the backends changed from 2 to 1)");
 }
 
 #[test]
-fn an_annotation_that_goes_lets_the_default_through() {
+fn removed_annotation_restores_default() {
     let mut world = World::with(service());
     world.defaults.set("algorithm", "round-robin").unwrap();
     world.settled();
@@ -525,7 +538,7 @@ fn an_annotation_that_goes_lets_the_default_through() {
     assert_eq!(algorithm(&mut world), Algorithm::RoundRobin);
     world.annotate("algorithm", "source-ip");
     assert_snapshot!(world.settled(), @r"
-    ensure (first look)
+    ensure (first comparison)
       news: Ensuring
       news: Ensured
     ");
@@ -536,7 +549,7 @@ fn an_annotation_that_goes_lets_the_default_through() {
 }
 
 #[test]
-fn a_name_is_shown_in_place_of_the_address_and_costs_no_call() {
+fn hostname_annotation_costs_no_call() {
     let mut world = World::with(service());
     world.settled();
     world.annotate("hostname", "shop.example.com");
@@ -548,7 +561,7 @@ fn a_name_is_shown_in_place_of_the_address_and_costs_no_call() {
 }
 
 #[test]
-fn a_load_balancer_is_taken_over_only_if_somebody_says_so() {
+fn load_balancer_is_adopted_only_on_request() {
     let mut world = World::with(service());
     let asked = |world: &mut World| {
         let takeover = world.next_ask().unwrap().wanted.shape.takeover.clone();
@@ -566,36 +579,40 @@ fn a_load_balancer_is_taken_over_only_if_somebody_says_so() {
     assert_eq!(world.next_ask().unwrap().spec.load_balancer_id, "lb-7");
     world.annotate("adopt", "none");
     world.restart();
-    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over, or to shared to use it beside others");
+    assert_snapshot!(world.settled(), @"refuse annotation lb.cloudadapter.dev/id: has no effect by itself: set lb.cloudadapter.dev/adopt to owned to adopt that load balancer, or to shared to share it");
 }
 
 #[test]
-fn a_removal_takes_along_what_was_to_be_taken_over_and_never_by_its_id() {
+fn removal_adopts_by_name_and_never_by_id() {
     let mut world = World::with(Service { deleting: true, finalizer: true, ..service() });
     assert_eq!(world.left_over(), Some(Adoption::Never));
-    for (key, value) in [("adopt", "owned"), ("id", "lb-7"), ("algorithm", "no word that anybody knows")] {
+    for (key, value) in [("adopt", "owned"), ("id", "lb-7"), ("algorithm", "an unknown value")] {
         world.annotate(key, value);
         assert_eq!(world.left_over(), Some(Adoption::IfUnowned), "{key}");
     }
     world.annotate("adopt", "shared");
-    assert_eq!(world.left_over(), Some(Adoption::IfUnowned), "what another controller made for it alone");
+    assert_eq!(
+        world.left_over(),
+        Some(Adoption::IfUnowned),
+        "what another controller created for this Service alone"
+    );
 }
 
 #[test]
-fn without_an_adapter_only_undone_work_is_told() {
+fn without_adapter_only_pending_work_is_reported() {
     let mut world = World::with(service());
     world.features = None;
-    assert_snapshot!(world.settled(), @"wait for the adapter, aloud");
+    assert_snapshot!(world.settled(), @"wait for the adapter (reported)");
 
     let mut world = World::with(service());
     world.settled();
     world.restart();
     world.features = None;
-    assert_snapshot!(world.settled(), @"wait for the adapter, quietly");
+    assert_snapshot!(world.settled(), @"wait for the adapter (not reported)");
 }
 
 #[test]
-fn a_load_balancer_in_error_is_built_anew_only_while_nobody_knows_its_address() {
+fn failed_load_balancer_is_recreated_only_without_address() {
     let mut world = World::with(service());
     let ask = world.next_ask().unwrap();
     assert_eq!(ask.recreate, Recreate::IfError);

@@ -1,10 +1,10 @@
-//! What shall be in force for a Service: what it asks for, or the last of what it asked for that could be done, as far as the Service still
-//! has the node ports (`node_ports.rs`).
+//! The settings in force for a Service: those that it asks for, or else the last valid ones, restricted to node ports that the Service
+//! still has (`node_ports.rs`).
 //!
-//! A mistyped annotation must not cost a running Service its load balancer's nodes: until it is repaired, the last good wish stays in
-//! force, follows the nodes and is repaired at the cloud. People are told of the mistake all the same. The last good wish is known in
-//! memory alone: after a restart nothing is done for a Service with a mistake but to tell it. What merely cannot change on the load
-//! balancer that is there can be read off it: then the rest of the wish is in force, and follows the nodes (`as_it_is.rs`).
+//! A mistyped annotation must not cut a running load balancer off from node changes. So the last valid settings stay in force and are
+//! reconciled until it is corrected; an Event reports the mistake. They are kept in memory only: after a restart, nothing is done for such
+//! a Service except the Event. If a setting merely cannot change on the existing load balancer, the other settings are in force
+//! (`as_it_is.rs`).
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
@@ -21,18 +21,18 @@ use super::{
     status::Shown,
 };
 
-/// What a Service's load balancer shall be.
+/// The desired load balancer of a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wanted {
-    /// What the adapter hears of it.
+    /// The part sent to the adapter.
     pub(crate) shape: Shape,
-    /// Which nodes stand behind it.
+    /// The nodes behind it.
     pub(crate) selector: Option<Selector>,
-    /// What the status shows of it.
+    /// What the status shows.
     pub(crate) shown: Shown,
-    /// The adapter calls it as it likes, and the cluster's template says otherwise.
+    /// The cluster has a name template, but the adapter does not support custom names.
     pub(crate) unnamed: bool,
-    /// It has two families, and one would do.
+    /// It has two families, but one is sufficient.
     pub(crate) may_narrow: bool,
 }
 
@@ -49,7 +49,7 @@ impl Wanted {
         Ok(Self { may_narrow, ..Self::with(shape, &checked, service, defaults, features) })
     }
 
-    /// What can stand in for it where the adapter says that these fields of what is there cannot change. `None`: nobody can tell.
+    /// Replacement settings for an existing load balancer on which these fields cannot change. `None`: their current values are unknown.
     pub(crate) fn as_it_is(
         service: &Service,
         defaults: &Defaults,
@@ -80,23 +80,23 @@ impl Wanted {
     }
 }
 
-/// What one look makes of a Service.
+/// Result of validating a Service in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Judged {
-    /// What shall be in force. `None`: nothing, or nothing that is known yet.
+    /// The settings in force. `None`: there are none, or they are not known yet.
     pub(crate) wanted: Option<Arc<Wanted>>,
-    /// What keeps that which the Service asks for now from being done.
+    /// Why the requested settings are not possible.
     pub(crate) refusals: Vec<Refusal>,
-    /// What is in force stands in for what is asked for.
+    /// The settings in force replace the requested ones.
     pub(crate) stands_in: bool,
-    /// It has more members than a new one may have, since nodes came.
+    /// With added nodes, it has more members than a new load balancer may have.
     pub(crate) grown: Option<Members>,
-    /// What shall be in force depends on whether the load balancer exists, which the adapter has not listed yet.
+    /// The settings depend on whether the load balancer exists, which the adapter has not listed yet.
     pub(crate) awaits_listing: bool,
 }
 
 impl Judged {
-    /// Judges a Service that shall have a load balancer; any other asks for nothing. Cost: no calls.
+    /// Validates a Service that needs a load balancer. Other Services need no settings. Cost: no calls.
     pub(crate) fn of(
         service: &Service,
         memory: &Memory,
@@ -113,7 +113,7 @@ impl Judged {
         };
         match Wanted::of(service, defaults, features, memory.family()) {
             Err(refusals) => Self::refused((service, defaults), memory, refusals),
-            // Not asked for again at each look: only something else, or time, can help.
+            // Refused settings are not retried in each round, since only a change or time can help.
             Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {
                 Self::refused((service, defaults), memory, Vec::new())
             }
@@ -121,8 +121,8 @@ impl Judged {
         }
     }
 
-    /// The same with the bound on members. `nodes`: how many its selector matches. `seen`: as for [`verdict`]. What stands in is in
-    /// force already.
+    /// Applies the limit on members. `nodes`: number of nodes that its selector matches. `seen`: see [`verdict`]. Replacement settings are
+    /// in force already, so they are not limited.
     pub(crate) fn bounded(
         self,
         (service, defaults): (&Service, &Defaults),
@@ -143,7 +143,7 @@ impl Judged {
         Self { wanted, refusals, stands_in: true, ..Self::default() }
     }
 
-    /// Which nodes shall stand behind it.
+    /// Selector of the nodes behind the load balancer.
     pub(crate) fn selector(&self) -> Option<&Selector> {
         self.wanted.as_ref().and_then(|wanted| wanted.selector.as_ref())
     }

@@ -1,4 +1,4 @@
-//! The corridor for load balancers whose Service is not there, or none of ours any more.
+//! Reconciles load balancers whose Service is gone or no longer managed by this controller.
 
 use std::{
     collections::BTreeSet,
@@ -8,13 +8,14 @@ use std::{
 
 use controller_core::{
     brake::{self, Brake, Limits},
-    start::{Holdings, Share},
+    leadership::{Holdings, Share},
 };
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::{BREATH, Reconciler};
 use crate::{
+    error::Error,
     explain,
     plan::{
         News, Step,
@@ -24,32 +25,31 @@ use crate::{
         service::ServiceId,
         spec::Takeover,
     },
-    requeue::Error,
 };
 
-/// Within one window so many per cent of the load balancers may go that no Service wants any more …
+/// Maximum percentage of load balancers without a Service that are deleted per window.
 const SHARE: usize = 30;
-/// … and never more than this.
+/// Maximum number of load balancers without a Service that are deleted per window.
 const NUMBER: usize = 10;
-/// The window, if orphans are only told: for those that this process made itself.
+/// Window of the deletion brake if orphans are only reported. It then applies to load balancers that this process created.
 const WINDOW: Duration = Duration::from_hours(1);
-/// Its name among the brakes.
+/// Name of this deletion brake on the status page.
 const BRAKE: &str = "orphans";
-/// What the brake holds is asked about again after this.
+/// Delay before a held deletion is checked again.
 const HELD: Duration = Duration::from_mins(5);
 
-/// What shall go though its Service is gone, and how many of them may.
+/// Load balancers to delete although their Service is gone, and the brake that limits them.
 #[derive(Debug)]
 pub(super) struct Sweep {
     brake: Brake,
-    /// For which the brake was made.
+    /// The shards for which the brake was made.
     holdings: Holdings,
-    /// Those that shall go and may not yet.
+    /// Services whose load balancers wait for the brake.
     waiting: BTreeSet<ServiceId>,
 }
 
 impl Sweep {
-    /// Nothing shall go yet. Orphans wait at least as long as the window, so that a new brake holds none of them any longer.
+    /// Returns a brake with nothing waiting. Orphans wait at least as long as the window, so a new brake does not delay them further.
     pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
         Self {
             brake: Brake::new(limits(orphans), now),
@@ -68,7 +68,7 @@ fn limits(orphans: Orphans) -> Limits {
 }
 
 impl Reconciler {
-    /// One look at what is left of a Service that the mirror does not show. `None`: nothing is left to do.
+    /// Runs one round for the leftovers of a Service that is not in the cache. `None`: nothing is left to do.
     pub(super) async fn left_over(
         &self,
         id: &ServiceId,
@@ -89,12 +89,12 @@ impl Reconciler {
             ledger.settles(&object);
             self.waits_no_more(id);
             memory.calm();
-            // Then it is forgotten.
+            // After that the memory is dropped.
             return Ok(memory.release_lasts(now).map(Next::After));
         }
         ledger.plans(&object, &"delete, if its Service is gone");
         let doubt = memory.orphan_doubt(now);
-        // What a person removed takes no more with it than parts that nobody sees: it needs no brake, and holds no other.
+        // If a user deleted the load balancer, the removal only deletes leftover parts, so the brake does not apply.
         let went = seen.is_some() && memory.orphan_went(!there.is_empty());
         if let Some(doubt) = doubt {
             return Ok(Some(Next::After(doubt)));
@@ -117,7 +117,7 @@ impl Reconciler {
         Ok(next)
     }
 
-    /// `there`: what is shown; `went`: a person removed it.
+    /// `there`: IDs in the cache; `went`: another client deleted the load balancer.
     async fn as_judged(
         &self,
         id: &ServiceId,
@@ -152,13 +152,13 @@ impl Reconciler {
             Verdict::Remove(step) if went => self.removal(id, memory, &step).await.map(Some),
             Verdict::Remove(step) => self.remove(id, memory, &step).await.map(Some),
             Verdict::RemoveOrphan | Verdict::RemoveReleased if self.executor.knows(&id.uid).await? => {
-                let why = "a Service of another name has its UID: the load balancer stays";
+                let why = "a Service with another name has its UID: the load balancer is not deleted";
                 self.waits(id, memory, &News::OrphanHeld(why.to_owned()));
                 Ok(Some(Next::After(HELD)))
             }
             Verdict::RemoveOrphan => self.remove(id, memory, &Step::LeftOver).await.map(Some),
             Verdict::RemoveReleased => {
-                // What is not shown may be there all the same.
+                // The load balancer may exist although the cache does not show it.
                 if !there.is_empty() {
                     self.executor.tell(id, &[News::OrphanReleased(there.join(", "))]);
                 }
@@ -167,7 +167,7 @@ impl Reconciler {
         }
     }
 
-    /// It stays though a person has released one of its UID: that is nearer than why it stays.
+    /// Reports a release whose name does not match the tags. This takes precedence over the reason why the load balancer is kept.
     fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
         let name = given.clone();
         let refused = News::ReleaseRefused(given, id.clone());
@@ -189,12 +189,12 @@ impl Reconciler {
     async fn removal(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {
         self.waits_no_more(id);
         self.goes(id);
-        warn!(service = %id, uid = %id.uid, "Removes a load balancer that no Service wants");
+        warn!(service = %id, uid = %id.uid, "Deleting a load balancer that no Service uses");
         let now = self.started.elapsed();
         self.executor.delete(id, (memory, now), &Takeover::None, step).await
     }
 
-    /// What holds it, and for how long. `None`: it may go.
+    /// How long the brake delays the deletion, if it does.
     fn brake(&self, id: &ServiceId, memory: &mut Memory) -> Option<Duration> {
         self.begin_sweep(Instant::now());
         let (now, all) = (Instant::now(), self.mirrors.n_balancers(|uid| self.shards.has(uid)));
@@ -212,13 +212,15 @@ impl Reconciler {
             brake::Verdict::Tripped { allowance } => {
                 drop(sweep);
                 let why = format!(
-                    "{wanted} of {all} load balancers have no Service any more, more than the {allowance} that may go at once: none is \
-                     removed; delete those at the cloud that nobody needs"
+                    "{wanted} of {all} load balancers have no Service, more than the {allowance} \
+                     that may be deleted at once: none is deleted. Delete those that are not needed in \
+                     the cloud"
                 );
                 self.hold(id, memory, why);
                 return Some(HELD);
             }
-            // A new brake lets go little by little, for what an earlier process may have let go; what this one made it knows.
+            // A new brake allows deletions only gradually, since an earlier process may have deleted some. This does not apply to load
+            // balancers that this process created.
             brake::Verdict::Later { after } if !memory.made => return Some(after),
             brake::Verdict::Later { .. } | brake::Verdict::Go => (),
         }
@@ -227,7 +229,7 @@ impl Reconciler {
         None
     }
 
-    /// One shall not go any more, or has gone. With the last one there is nothing left to hold.
+    /// Removes a Service from those that wait for the brake. After the last one, the brake holds nothing.
     fn waits_no_more(&self, id: &ServiceId) {
         let mut sweep = self.sweep();
         if sweep.waiting.remove(id) && sweep.waiting.is_empty() {
@@ -236,8 +238,8 @@ impl Reconciler {
         }
     }
 
-    /// A replica that has come to a shard has removed nothing there, but another one may have: the brake begins anew. Who works alone has
-    /// had its brake since it started.
+    /// When a replica acquires a shard, another replica may have deleted load balancers of it, so the brake starts again. With a single
+    /// shard the brake is kept since the process started.
     pub(super) fn begin_sweep(&self, now: Instant) {
         let (mut sweep, shards) = (self.sweep(), &self.shards);
         let limits = limits(self.orphans).of_share(shards.held(), shards.count());
@@ -248,12 +250,12 @@ impl Reconciler {
         }
     }
 
-    /// Its removal begins: until the worker puts its memory back, it counts no more among those that wait for theirs.
+    /// Drops the shared memory of a load balancer that is about to be deleted, so that it no longer counts among those that wait.
     pub(super) fn goes(&self, id: &ServiceId) {
         self.memories().by_service.remove(id);
     }
 
-    /// Told at each of them, and once for all.
+    /// Reports a held deletion on the Service and once for the cluster.
     fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
         self.brakes.holds(BRAKE, vec![why.clone()]);
         let held = News::OrphanHeld(why);
@@ -263,10 +265,10 @@ impl Reconciler {
         self.executor.tell(id, &news);
     }
 
-    /// Those that this process made and whose Services went without it.
+    /// Load balancers that this process created and whose Services are gone, but that it did not delete.
     fn vanished(&self) -> Vec<ServiceId> {
         let memories = self.memories();
-        // Of a shard that another replica had meanwhile, which may have removed it.
+        // If another replica held the shard since, it may have deleted them.
         let is_known = |uid: &str| {
             let shard = self.shards.of(uid);
             self.shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))
@@ -278,7 +280,7 @@ impl Reconciler {
     }
 
     fn sweep(&self) -> MutexGuard<'_, Sweep> {
-        // Every operation on it is a single one: it is consistent whatever happened.
+        // Each operation on it is atomic, so a poisoned lock leaves it consistent.
         self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The corridor on a copy of what is remembered: what would be done for a Service, tried out at the adapter. Nothing is written.
+//! Dry run of a reconcile on a copy of the memory: asks the adapter what the plan would do. Nothing is written.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use controller_core::explain::{
 
 use super::{Look, ROUNDS, Reconciler, Sight};
 use crate::{
+    error::Error,
     execute::{Executor, Job},
     explain::{failing, waiting},
     plan::{
@@ -18,10 +19,9 @@ use crate::{
         service::{FINALIZER, ServiceId},
         spec::Takeover,
     },
-    requeue::Error,
 };
 
-/// Services that the adapter is asked about at once.
+/// Maximum number of Services that are rehearsed at once.
 const AT_ONCE: usize = 10;
 
 impl Rehearse for Reconciler {
@@ -40,14 +40,14 @@ impl Rehearse for Reconciler {
 /// How a round of a rehearsal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// With what is known by now there is more to plan.
+    /// There is more to plan, with what is known now.
     More,
-    /// What follows depends on what was not done.
+    /// The rest depends on an action that was not executed.
     End,
 }
 
 impl Reconciler {
-    /// What would be done. What waits only for its time counts as well.
+    /// Returns what a reconcile would do. Actions that only wait for a delay are included.
     async fn rehearsal(&self, object: &Object) -> Rehearsal {
         let id = ServiceId::of(object);
         let (mut memory, mut found) = (self.remembers(&id), Rehearsal::default());
@@ -87,7 +87,7 @@ impl Reconciler {
         for action in plan.actions {
             match self.rehearse_action(&mut job, &action, found).await {
                 Err(error) if asks_for_less(&mut job, &action, &error) => return Ok(After::More),
-                // What is asked for next stands in for it.
+                // The next round plans with the replacement settings.
                 Err(error) if self.has_a_stand_in(&mut job, &judged, &error) => {
                     found.trouble = Some(failing(&error, false));
                     return Ok(After::More);
@@ -99,7 +99,7 @@ impl Reconciler {
         Ok(After::More)
     }
 
-    /// Notes what an action would do, and goes on as if it had been done.
+    /// Records what an action would do, and continues as if it had been done.
     async fn rehearse_action(
         &self,
         job: &mut Job<'_>,
@@ -157,7 +157,7 @@ impl Reconciler {
         Ok(if serves && outcome.next == Next::Now { After::More } else { After::End })
     }
 
-    /// Of what no Service wants. What holds it stands in the ledger, and then nothing would be done.
+    /// Rehearses a leftover load balancer. If the ledger says that it is held, nothing would be done.
     async fn rehearse_left_over(&self, id: &ServiceId, object: &Object) -> Rehearsal {
         if self.executor.ledger.trouble(object).is_some() {
             return Rehearsal::default();
@@ -169,7 +169,7 @@ impl Reconciler {
     }
 }
 
-/// Whether less would be asked for after this answer, as when it is carried out. If not, what was refused is noted.
+/// Whether a reconcile would ask for less after this answer. If not, records the refusal.
 fn asks_for_less(job: &mut Job<'_>, action: &Action, error: &Error) -> bool {
     let Action::Ensure(ask) = action else { return false };
     if !error.refuses_the_wish() || ask.stands_in {

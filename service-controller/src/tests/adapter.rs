@@ -1,4 +1,4 @@
-//! An adapter that is away, refuses, throttles, has another controller, or has no load balancers.
+//! An adapter that is unreachable, refuses, throttles, serves another controller, or has no load balancers.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use super::world::{World, capabilities, name};
 use crate::plan::service::FINALIZER;
 
+// Behaviour: S10
 #[tokio::test(start_paused = true)]
-async fn a_throttled_call_is_repeated_after_its_delay_and_told_once() {
+async fn throttled_call_is_retried_after_delay_and_reported_once() {
     let world = World::start().await;
     for seconds in [3, 5, 7] {
         let error = AdapterError::new(Reason::VendorThrottled, format!("429, wait {seconds} s"));
@@ -26,7 +27,7 @@ async fn a_throttled_call_is_repeated_after_its_delay_and_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_of_zero_makes_no_hot_loop() {
+async fn zero_delay_causes_no_hot_loop() {
     let world = World::start().await;
     world.cloud.edit(|state| {
         state.pending = 1_000;
@@ -39,7 +40,7 @@ async fn a_delay_of_zero_makes_no_hot_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_largest_delay_does_not_lose_the_service() {
+async fn largest_delay_does_not_lose_the_service() {
     let world = World::start().await;
     world.cloud.edit(|state| {
         state.pending = 1;
@@ -52,9 +53,9 @@ async fn the_largest_delay_does_not_lose_the_service() {
     assert!(begin.elapsed() < Duration::from_mins(80), "{:?}", begin.elapsed());
 }
 
-/// A fail-over of the adapter, or a burst of calls, is over in a moment.
+/// A fail-over of the adapter, or a burst of calls, is over quickly.
 #[tokio::test(start_paused = true)]
-async fn what_passes_for_all_services_in_a_moment_is_told_at_none() {
+async fn short_general_refusal_is_not_reported() {
     let world = World::start().await;
     for reason in [Reason::NotLeader, Reason::Draining, Reason::QueueFull] {
         world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(reason, "not now"));
@@ -65,7 +66,7 @@ async fn what_passes_for_all_services_in_a_moment_is_told_at_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lasts_is_told_at_the_services_that_wait() {
+async fn lasting_general_refusal_is_reported_on_waiting_services() {
     let world = World::start().await;
     for _ in 0..30 {
         let error = AdapterError::new(Reason::QueueFull, "8192 calls wait");
@@ -79,12 +80,12 @@ async fn what_lasts_is_told_at_the_services_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_not_let_in_says_so_at_once() {
+async fn rejected_controller_reports_at_once() {
     let world = World::start().await;
     world.cloud.fail_next("PutBackendSet", AdapterError::new(Reason::CallerForbidden, "you may not"));
     world.service(service("web").port(80));
     world
-        .eventually("people hear of it", |world| {
+        .eventually("an Event is emitted", |world| {
             world.events().iter().any(|event| event.contains("does not let this controller in"))
         })
         .await;
@@ -92,12 +93,12 @@ async fn a_controller_that_is_not_let_in_says_so_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_adapter_the_service_says_why_it_waits_and_nothing_is_lost() {
+async fn service_reports_unreachable_adapter() {
     let cloud_is_away = World::new();
     cloud_is_away.cloud.away(true);
     let world = cloud_is_away.started().await;
     world.service(service("web").port(80));
-    world.eventually("people hear why", |world| !world.events().is_empty()).await;
+    world.eventually("an Event names the cause", |world| !world.events().is_empty()).await;
     let event = world.events().remove(0);
     assert!(
         event.contains("SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter is"),
@@ -109,7 +110,7 @@ async fn without_an_adapter_the_service_says_why_it_waits_and_nothing_is_lost() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_adapter_goes_on_as_soon_as_it_is_back() {
+async fn services_continue_as_soon_as_adapter_is_back() {
     let world = World::start().await;
     world.quiet().await;
     world.cloud.away(true);
@@ -123,8 +124,9 @@ async fn whoever_waits_for_the_adapter_goes_on_as_soon_as_it_is_back() {
     assert!(back.elapsed().as_secs() <= 15, "{:?}", back.elapsed());
 }
 
+// Behaviour: P12
 #[tokio::test(start_paused = true)]
-async fn in_another_project_no_load_balancer_is_made_anew() {
+async fn no_load_balancer_is_recreated_in_another_project() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -132,7 +134,7 @@ async fn in_another_project_no_load_balancer_is_made_anew() {
     let ours = world.cloud.edit(|state| std::mem::take(&mut state.load_balancers));
     world.cloud.moves_to("other");
     world
-        .eventually("people hear why", |world| {
+        .eventually("an Event names the cause", |world| {
             world.events().iter().any(|event| event.contains("web") && event.contains("now: project other;"))
         })
         .await;
@@ -143,7 +145,7 @@ async fn in_another_project_no_load_balancer_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_was_superseded_ends() {
+async fn process_with_stale_fence_exits() {
     let world = World::start().await;
     world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::StaleFence, "epoch 7 was here"));
     world.service(service("web").port(80));
@@ -151,13 +153,14 @@ async fn a_process_that_was_superseded_ends() {
     assert!(!world.events().iter().any(|event| event.contains("Failed")), "{:?}", world.events());
 }
 
+// Behaviour: S29
 #[tokio::test(start_paused = true)]
-async fn an_adapter_without_load_balancers_leaves_services_to_others() {
+async fn services_are_unmanaged_without_load_balancer_capability() {
     let world = World::new();
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["instances"]));
     let world = world.started().await;
     world.service(service("web").port(80)).service(service("bad").annotation("lb.cloudadapter.dev/x", "y"));
-    // Their own controller is at work, under the finalizer that has one name for all.
+    // Another controller manages them, with the same finalizer name.
     for name in ["goes", "changes"] {
         let theirs = service(name).port(80).finalizer(FINALIZER);
         world.service(theirs.annotation("loadbalancer.openstack.org/class", "dmz"));
@@ -176,14 +179,15 @@ async fn an_adapter_without_load_balancers_leaves_services_to_others() {
         world.change(name, |service| service.metadata.finalizers = None);
     }
 
-    // Another version that has some is noticed.
+    // A new version with load balancers is noticed.
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
     world.eventually_ingress_of("web").await;
 }
 
-/// Configured otherwise, or another program under the same address.
+/// The adapter has another configuration, or another program has its address.
+// Behaviour: S29
 #[tokio::test(start_paused = true)]
-async fn what_we_made_waits_for_an_adapter_that_has_load_balancers_again() {
+async fn created_load_balancer_waits_for_capable_adapter() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -195,8 +199,8 @@ async fn what_we_made_waits_for_an_adapter_that_has_load_balancers_again() {
     world.quiet().await;
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter has no load balancers (no \
-                capability loadbalancers), and the one of this Service was made by another; waits for an adapter that has them";
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter does not support load balancers (no \
+                capability loadbalancers), but another adapter created one for this Service; waiting for an adapter that supports them";
     assert_eq!(world.events().iter().filter(|it| it.starts_with(told)).count(), 1, "{:?}", world.events());
     assert_eq!(
         (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
@@ -204,13 +208,13 @@ async fn what_we_made_waits_for_an_adapter_that_has_load_balancers_again() {
     );
 
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
-    world.eventually("it goes", |world| world.get("web").is_none()).await;
+    world.eventually("it is deleted", |world| world.get("web").is_none()).await;
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
 }
 
-/// A rolling update: the next replica answers before anybody takes the adapter for gone.
+/// A rolling update: the next replica answers before the adapter counts as unreachable.
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_replaced_in_a_moment_is_asked_what_it_can_do() {
+async fn replaced_adapter_is_asked_for_capabilities() {
     let world = World::start().await;
     world.quiet().await;
     let asked = world.cloud.calls("GetInfo");
@@ -222,9 +226,10 @@ async fn an_adapter_that_is_replaced_in_a_moment_is_asked_what_it_can_do() {
     assert_eq!(world.cloud.calls("GetInfo"), asked + 1, "once");
 }
 
-/// Listeners are sent sorted; people know their ports in the order in which they wrote them.
+/// Listeners are sent sorted; users know the ports in the order in which they wrote them.
+// Behaviour: SF3
 #[tokio::test(start_paused = true)]
-async fn a_refused_port_is_named_by_its_place_in_the_service() {
+async fn refused_port_is_named_by_service_index() {
     let world = World::start().await;
     world
         .cloud
@@ -235,9 +240,9 @@ async fn a_refused_port_is_named_by_its_place_in_the_service() {
     world.eventually_events(&[told]).await;
 }
 
-/// The one that has it goes; the Service that asks for it goes on with the address that it has until then, or waits.
+/// The owner of the address is deleted. Until then, the Service that requests it keeps its address, or waits.
 #[tokio::test(start_paused = true)]
-async fn an_address_that_was_taken_is_asked_for_as_soon_as_it_is_free() {
+async fn released_address_is_requested_at_once() {
     for had_another in [false, true] {
         let world = World::new();
         world
@@ -270,9 +275,9 @@ async fn an_address_that_was_taken_is_asked_for_as_soon_as_it_is_free() {
     }
 }
 
-/// A contract without the whole service: its watch is refused for ever.
+/// A contract without this service: its watch is always refused.
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_does_not_know_the_watch_is_asked_whether_it_has_load_balancers() {
+async fn adapter_without_watch_is_asked_for_capabilities() {
     let world = World::new();
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["instances"]));
     for _ in 0..100 {
@@ -286,9 +291,10 @@ async fn an_adapter_that_does_not_know_the_watch_is_asked_whether_it_has_load_ba
     assert!(world.cloud.calls("WatchLoadBalancers") <= 2);
 }
 
-/// Another client that knows no better writes the same status each time.
+/// Another client writes the same status each time.
+// Behaviour: S19
 #[tokio::test(start_paused = true)]
-async fn a_fight_over_a_status_is_fought_ever_slower() {
+async fn contested_status_is_rewritten_ever_slower() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -307,9 +313,10 @@ async fn a_fight_over_a_status_is_fought_ever_slower() {
     world.eventually_ingress_of("web").await;
 }
 
-/// Another client takes the finalizer off each time. What is there follows the nodes meanwhile.
+/// Another client removes the finalizer each time. The load balancer still follows the nodes.
+// Behaviour: S16
 #[tokio::test(start_paused = true)]
-async fn a_fight_over_the_finalizer_is_fought_ever_slower_and_holds_no_node_up() {
+async fn contested_finalizer_is_rewritten_ever_slower() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -334,9 +341,9 @@ async fn a_fight_over_the_finalizer_is_fought_ever_slower_and_holds_no_node_up()
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
-/// The watch shows our own finalizer: that is no reason for another try.
+/// The watch shows the controller's own finalizer, which is no reason for another try.
 #[tokio::test(start_paused = true)]
-async fn a_new_service_that_fails_is_tried_again_after_the_backoff_and_not_at_once() {
+async fn failed_new_service_is_retried_after_backoff() {
     let world = World::start().await;
     world.quiet().await;
     for _ in 0..2 {

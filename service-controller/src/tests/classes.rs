@@ -1,4 +1,4 @@
-//! Services of classes, ours and others'.
+//! Services with classes of this controller and of others.
 
 use std::time::Duration;
 
@@ -17,8 +17,9 @@ fn internal(unclassed: bool) -> Classes {
     Classes { own: Some("example.com/internal".to_owned()), unclassed }
 }
 
+// Behaviour: S3, W16
 #[tokio::test(start_paused = true)]
-async fn a_service_of_another_class_is_left_alone() {
+async fn service_of_foreign_class_is_not_changed() {
     let world = World::start().await;
     world.service(service("web").port(80).class("example.com/other").finalizer(FINALIZER));
     world.quiet().await;
@@ -27,8 +28,9 @@ async fn a_service_of_another_class_is_left_alone() {
     assert!(world.kube.writes().is_empty() && world.cloud.calls("DeleteLoadBalancer") == 0);
 }
 
+// Behaviour: S2
 #[tokio::test(start_paused = true)]
-async fn a_class_of_our_own_is_served_and_told_to_the_adapter() {
+async fn own_class_is_managed_and_sent_to_adapter() {
     let world = World::new().classes(internal(true)).started().await;
     world.service(service("web").port(80).class("example.com/internal"));
     world.eventually_ingress_of("web").await;
@@ -37,12 +39,13 @@ async fn a_class_of_our_own_is_served_and_told_to_the_adapter() {
     world.eventually_ingress_of("api").await;
     assert_eq!(world.last_ensure().spec.unwrap().class, None);
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("it goes", |world| world.get("web").is_none()).await;
+    world.eventually("it is deleted", |world| world.get("web").is_none()).await;
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
 }
 
+// Behaviour: S2
 #[tokio::test(start_paused = true)]
-async fn services_without_a_class_may_be_left_to_another_controller() {
+async fn services_without_class_can_be_excluded() {
     let world = World::new().classes(internal(false)).started().await;
     world.service(service("web").port(80).finalizer(FINALIZER));
     world.service(service("own").port(80).class("example.com/internal"));
@@ -55,7 +58,7 @@ async fn services_without_a_class_may_be_left_to_another_controller() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 
-    // The API server takes the class away with the type: what is ours is known by its load balancer, after a restart, too.
+    // The API server removes the class with the type. The load balancer proves ownership, even after a restart.
     let world = world.stop().await;
     world.change("own", |service| {
         let spec = service.spec.as_mut().unwrap();
@@ -67,9 +70,10 @@ async fn services_without_a_class_may_be_left_to_another_controller() {
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
-/// The class goes with the type, while the finalizer of the class's own controller is still there.
+/// The class is removed with the type, while the finalizer of that class's controller is still set.
+// Behaviour: S3
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_of_another_class_is_not_taken_when_the_service_loses_that_class() {
+async fn foreign_class_finalizer_is_kept_when_class_is_removed() {
     for watched in [true, false] {
         let mut world = World::start().await;
         world.service(service("web").port(80).class("example.com/other").finalizer(FINALIZER));
@@ -85,7 +89,7 @@ async fn the_finalizer_of_another_class_is_not_taken_when_the_service_loses_that
         assert!(world.kube.writes().is_empty(), "{watched}: {:?}", world.kube.writes());
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "{watched}");
 
-        // Its controller is done; from now on it is as any other.
+        // Its controller has finished, so this Service is treated like any other.
         world.change("web", |service| service.metadata.finalizers = None);
         world.change("web", |service| service.spec.as_mut().unwrap().type_ = Some("LoadBalancer".to_owned()));
         world.eventually_ingress_of("web").await;
@@ -96,9 +100,10 @@ async fn the_finalizer_of_another_class_is_not_taken_when_the_service_loses_that
     }
 }
 
-/// Two of our kind, each with its own adapter: what one of them put there the other leaves.
+/// Two controllers of this kind, each with its own adapter: one keeps the finalizers that the other set.
+// Behaviour: S3
 #[tokio::test(start_paused = true)]
-async fn what_one_of_two_controllers_put_on_a_service_the_other_does_not_take_off() {
+async fn finalizer_of_second_controller_is_kept() {
     for (theirs, ours) in [(internal(false), Classes::default()), (Classes::default(), internal(false))] {
         let world = World::new().classes(theirs.clone()).started().await;
         let web = service("web").port(80);
@@ -117,15 +122,16 @@ async fn what_one_of_two_controllers_put_on_a_service_the_other_does_not_take_of
 
         let world = world.stop().await.classes(theirs).started().await;
         world.cloud.edit(|state| state.load_balancers = of_theirs);
-        world.eventually("who put it there takes it off", |world| world.finalizers("web").is_empty()).await;
+        world.eventually("its own controller removes it", |world| world.finalizers("web").is_empty()).await;
         assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
         world.stop().await;
     }
 }
 
-/// We ended after the removal and before the release; or somebody removed it at the cloud meanwhile.
+/// The controller stopped between the deletion and the release, or another client deleted the load balancer.
+// Behaviour: S3
 #[tokio::test(start_paused = true)]
-async fn our_finalizer_is_known_as_ours_though_nothing_is_left_at_the_cloud() {
+async fn own_finalizer_is_removed_with_empty_cloud() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -134,19 +140,20 @@ async fn our_finalizer_is_known_as_ours_though_nothing_is_left_at_the_cloud() {
     world.change("web", to_cluster_ip);
     let world = world.restart().await;
     world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
-    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts of it may be left");
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts may be left");
 }
 
-/// As the API server does it: the class goes with the type, and the status is emptied.
+/// Removes the class with the type and empties the status, as the API server does.
 fn to_cluster_ip(service: &mut Service) {
     let spec = service.spec.as_mut().unwrap();
     (spec.type_, spec.load_balancer_class) = (Some("ClusterIP".to_owned()), None);
     service.status = None;
 }
 
-/// From no class to another's, by way of another type, while nobody watched.
+/// From no class to another controller's, through another type, while no controller ran.
+// Behaviour: S3
 #[tokio::test(start_paused = true)]
-async fn what_was_made_before_a_service_had_another_class_goes_and_nothing_else_is_touched() {
+async fn load_balancer_from_before_foreign_class_is_deleted() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -157,35 +164,37 @@ async fn what_was_made_before_a_service_had_another_class_goes_and_nothing_else_
     });
     let writes = world.kube.writes().len();
     let world = world.restart().await;
-    world.eventually("it goes", |world| world.cloud.read(|state| state.load_balancers.is_empty())).await;
+    world
+        .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+        .await;
     world.quiet().await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
     let patches = world.kube.writes().split_off(writes);
     assert!(patches.iter().all(|it| it.path.contains("events")), "{patches:?}");
 }
 
-/// The flags changed and not the Service.
+/// Only the flags changed, not the Service.
 #[tokio::test(start_paused = true)]
-async fn a_class_that_is_ours_no_more_takes_no_load_balancer_that_serves() {
+async fn serving_load_balancer_is_kept_when_class_flag_changes() {
     let world = World::new().classes(internal(true)).started().await;
     world.service(service("web").port(80).class("example.com/internal"));
     world.eventually_ingress_of("web").await;
     let world = world.stop().await.classes(Classes::default()).started().await;
     let told =
         |world: &World| world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count();
-    world.eventually("people hear of it", |world| told(world) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world) == 1).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (1, 0));
 
-    // With its Service it goes all the same: it is ours.
+    // It is still deleted with its Service, because this controller owns it.
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("it goes", |world| world.get("web").is_none()).await;
+    world.eventually("it is deleted", |world| world.get("web").is_none()).await;
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
 }
 
-/// The status then shows the name in place of the addresses.
+/// The status then shows the hostname instead of the addresses.
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_serves_under_a_name_stays_when_its_class_is_ours_no_more() {
+async fn load_balancer_behind_hostname_is_kept_when_class_is_lost() {
     let other = Classes { own: Some("example.com/public".to_owned()), unclassed: false };
     for key in [format!("lb.{DOMAIN}/hostname"), "loadbalancer.openstack.org/hostname".to_owned()] {
         let world = World::new().classes(internal(true)).compat(Compat::Openstack).started().await;
@@ -195,19 +204,19 @@ async fn a_load_balancer_that_serves_under_a_name_stays_when_its_class_is_ours_n
         world.service(service("web").port(80).annotation(&key, "web.example.com"));
         world.eventually_ingress("own", &["own.example.com"]).await;
         world.eventually_ingress("web", &["web.example.com"]).await;
-        // Whoever changes the classes may leave that flag out, too.
+        // An operator who changes the classes may also remove that flag.
         let world = world.stop().await.classes(other.clone()).without_compat().started().await;
         let told = |world: &World| {
             world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count()
         };
-        world.eventually("people hear of both", |world| told(world) == 2).await;
+        world.eventually("Events for both", |world| told(world) == 2).await;
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (2, 0), "{key}");
         world.stop().await;
     }
 }
 
-/// As an API server notes it: who wrote the object, and nothing by a subresource.
+/// Managed fields as an API server records them: the client that wrote the object, without a subresource.
 fn written_by(service: &mut Service, manager: &str) {
     let finalizers = json!({ ".": {}, format!("v:\"{FINALIZER}\""): {} });
     let entry = json!({
@@ -217,15 +226,16 @@ fn written_by(service: &mut Service, manager: &str) {
     service.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
 }
 
-/// A Service that was never a load balancer, with the finalizer in its manifest.
+/// A Service that never was a load balancer, with the finalizer in its manifest.
 fn with_finalizer(manager: &str) -> Service {
     let mut web = service("web").port(80).of_type("ClusterIP").finalizer(FINALIZER).build();
     written_by(&mut web, manager);
     web
 }
 
+// Behaviour: S4
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_came_with_the_service_is_taken_off_and_nothing_else_goes() {
+async fn manifest_finalizer_is_removed_and_nothing_else() {
     for deleted in [false, true] {
         let world = World::start().await;
         let other = service("other").port(80);
@@ -241,15 +251,16 @@ async fn a_finalizer_that_came_with_the_service_is_taken_off_and_nothing_else_go
         world.eventually_events(&["Normal DeletedLoadBalancer web: Deleted load balancer"]).await;
         world.quiet().await;
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts may be left");
-        assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1, "the other one's");
+        assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1, "another controller's");
         assert_eq!(world.kube.writes().len(), writes + 1, "the finalizer");
         world.stop().await;
     }
 }
 
-/// A tool that applies its manifest again and again.
+/// A tool that applies its manifest repeatedly.
+// Behaviour: S4
 #[tokio::test(start_paused = true)]
-async fn a_manifest_s_finalizer_that_is_put_back_each_time_is_taken_off_ever_slower() {
+async fn reapplied_manifest_finalizer_is_removed_ever_slower() {
     let world = World::start().await;
     world.quiet().await;
     let begin = tokio::time::Instant::now();
@@ -263,9 +274,9 @@ async fn a_manifest_s_finalizer_that_is_put_back_each_time_is_taken_off_ever_slo
     let (written, asked) = (world.kube.writes().len(), world.cloud.calls("DeleteLoadBalancer"));
     assert!((10..=25).contains(&written), "{written} writes in an hour");
     assert!((10..=26).contains(&asked), "{asked} calls in an hour");
-    assert_eq!(world.finalizers("web"), [FINALIZER], "it has its time");
+    assert_eq!(world.finalizers("web"), [FINALIZER], "it is removed rarely");
 
-    // Nobody can put it back on one that goes.
+    // During deletion no client can restore it.
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.get("web"), None);
@@ -274,11 +285,11 @@ async fn a_manifest_s_finalizer_that_is_put_back_each_time_is_taken_off_ever_slo
     world.stop().await;
 }
 
-/// What has its name at the cloud may be another cluster's.
+/// A load balancer with its name in the cloud may belong to another cluster.
 #[tokio::test(start_paused = true)]
-async fn for_a_finalizer_that_came_with_the_service_nothing_is_taken_over() {
+async fn manifest_finalizer_causes_no_adoption() {
     let world = World::new().compat(Compat::Openstack).started().await;
-    let away = AdapterError::new(Reason::VendorUnavailable, "come again");
+    let away = AdapterError::new(Reason::VendorUnavailable, "recreated");
     world.cloud.fail_next("DeleteLoadBalancer", away);
     world.kube.put::<Service>(with_finalizer("kubectl-create"));
     world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
@@ -288,9 +299,10 @@ async fn for_a_finalizer_that_came_with_the_service_nothing_is_taken_over() {
     world.stop().await;
 }
 
-/// It had another's class while we watched: its controller may have found the finalizer there.
+/// The Service had another class while this process ran, so that class's controller may rely on the finalizer.
+// Behaviour: S4
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_of_a_manifest_may_be_what_another_controller_relies_on() {
+async fn manifest_finalizer_is_kept_if_other_controller_wrote_status() {
     let world = World::start().await;
     let mut web = service("web").port(80).class("example.com/other").finalizer(FINALIZER).build();
     written_by(&mut web, "kubectl-create");
@@ -305,19 +317,20 @@ async fn the_finalizer_of_a_manifest_may_be_what_another_controller_relies_on() 
     world.stop().await;
 }
 
+// Behaviour: S5
 #[tokio::test(start_paused = true)]
-async fn a_service_that_somebody_elses_finalizer_holds_is_told_after_a_while_and_left_alone() {
+async fn foreign_finalizer_is_kept_and_reported_after_a_while() {
     let world = World::start().await;
     world.kube.put::<Service>(with_finalizer("vendor-controller-manager"));
     tokio::time::sleep(Duration::from_mins(20)).await;
-    assert_eq!(world.events(), [""; 0], "nobody deleted it");
+    assert_eq!(world.events(), [""; 0], "the Service is not being deleted");
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_mins(4)).await;
-    assert_eq!(world.events(), [""; 0], "its controller may be at work");
+    assert_eq!(world.events(), [""; 0], "its controller may be active");
     tokio::time::sleep(Duration::from_hours(1)).await;
     let events = world.events();
     assert!(
-        matches!(events.as_slice(), [one] if one.starts_with("Warning HeldByAnother web: ") && one.contains("vendor-controller-manager put it there")),
+        matches!(events.as_slice(), [one] if one.starts_with("Warning HeldByAnother web: ") && one.contains("set by vendor-controller-manager")),
         "{events:?}"
     );
     assert_eq!(

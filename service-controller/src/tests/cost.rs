@@ -1,6 +1,6 @@
-//! What each thing that may happen costs: calls to the adapter, writes to the API server, Events. The README's table says the same.
+//! Cost of each kind of change: calls to the adapter, writes to the API server, Events. The table in the README has the same numbers.
 //!
-//! Each row has its own Service, since Events that repeat count up in one.
+//! Each row has its own Service, because repeated Events are counted up in one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use k8s_openapi::{
 use super::world::{World, name};
 use crate::plan::left_over::Orphans;
 
-/// Services, and nodes at the begin.
+/// Number of Services, and of nodes at the start.
 const SERVICES: [&str; 15] = [
     "calm", "same", "shown", "port", "cleared", "gone", "wrong", "stripped", "type", "deleted", "class",
     "back", "mode", "slow", "spoken",
@@ -31,7 +31,7 @@ struct Cost {
     deletes: u32,
     infos: u32,
     reads: u32,
-    /// Of all Services, or all nodes.
+    /// Summed over all Services, or all nodes.
     lists: u32,
     writes: u32,
     events: u32,
@@ -78,7 +78,7 @@ fn annotate(world: &World, service: &str, key: &str, value: &str) {
     });
 }
 
-/// A kubelet that says that it is alive, fifty times.
+/// Fifty heartbeats of a kubelet.
 fn heartbeats(world: &World) {
     for n in 0..50 {
         let mut beating: Node = node("a").provider_id("sim://r1/a").at("10.0.0.1").build();
@@ -105,27 +105,27 @@ const ROWS: [Row; 24] = [
         service.metadata.annotations.get_or_insert_default().insert("example.com/a".to_owned(), "b".to_owned());
         service.metadata.labels.get_or_insert_default().insert("team".to_owned(), "b".to_owned());
     }), MINUTE, NOTHING),
-    ("a Service that wants none", |world| { world.service(service("none").of_type("ClusterIP").port(80)); }, MINUTE, NOTHING),
+    ("a Service that needs none", |world| { world.service(service("none").of_type("ClusterIP").port(80)); }, MINUTE, NOTHING),
     ("a Service of another class", |world| { world.service(service("other").class("a/b").port(80)); }, MINUTE, NOTHING),
-    ("an annotation that says what is so anyway", |world| annotate(world, "same", "internal", "false"), MINUTE, NOTHING),
-    ("another name in the status", |world| annotate(world, "shown", "hostname", "a.example.com"), MINUTE,
+    ("an annotation with the default value", |world| annotate(world, "same", "internal", "false"), MINUTE, NOTHING),
+    ("another hostname in the status", |world| annotate(world, "shown", "hostname", "a.example.com"), MINUTE,
         Cost { writes: 1, ..NOTHING }),
     ("another IP mode", |world| annotate(world, "mode", "ip-mode", "Proxy"), MINUTE, Cost { writes: 1, ..NOTHING }),
     ("a cleared status", |world| world.change("cleared", |service| service.status = None), MINUTE,
         Cost { writes: 1, ..NOTHING }),
-    ("a stripped finalizer", |world| world.change("stripped", |service| service.metadata.finalizers = None), MINUTE,
+    ("a removed finalizer", |world| world.change("stripped", |service| service.metadata.finalizers = None), MINUTE,
         Cost { writes: 1, ..NOTHING }),
     ("a mistake", |world| annotate(world, "wrong", "internal", "perhaps"), MINUTE, Cost { events: 1, ..NOTHING }),
     ("another port", |world| world.change("port", |service| {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
     }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
-    ("what is spoken on a port, which the adapter may read", |world| world.change("spoken", |service| {
+    ("the application protocol of a port, which the adapter may use", |world| world.change("spoken", |service| {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].app_protocol = Some("kubernetes.io/h2c".to_owned());
     }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
-    ("one that somebody removed at the cloud, and that gets another address", |world| world.cloud.edit(|state| {
+    ("deleted by another client, and gets another address", |world| world.cloud.edit(|state| {
         state.load_balancers.remove("lb-uid-gone");
     }), MINUTE, Cost { ensures: 1, writes: 1, events: 2, ..NOTHING }),
-    ("backends that somebody removed at the cloud", |world| world.cloud.edit(|state| {
+    ("backends removed by another client", |world| world.cloud.edit(|state| {
         state.load_balancers.get_mut("lb-uid-back").unwrap().backends = 1;
     }), MINUTE, Cost { ensures: 1, ..NOTHING }),
     ("ten nodes join", |world| (0..10).for_each(|n| { world.node(&format!("n{n}")); }), MINUTE,
@@ -136,7 +136,7 @@ const ROWS: [Row; 24] = [
         world.cloud.edit(|state| state.pending = 3);
         world.service(service("late").port(80));
     }, MINUTE, Cost { ensures: 1 + 3, writes: 2, events: 2, ..NOTHING }),
-    ("another port, that takes two polls", |world| {
+    ("another port, which takes two polls", |world| {
         world.cloud.edit(|state| state.pending = 2);
         world.change("late", |service| {
             service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
@@ -145,21 +145,22 @@ const ROWS: [Row; 24] = [
     ("another type", |world| world.change("type", |service| {
         service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
     }), MINUTE, Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
-    ("a Service goes", |world| world.kube.delete::<Service>(&name("deleted")), MINUTE,
+    ("a deleted Service", |world| world.kube.delete::<Service>(&name("deleted")), MINUTE,
         Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),
-    ("a Service goes, which takes two polls", |world| {
+    ("a deleted Service, which takes two polls", |world| {
         world.cloud.edit(|state| state.pending = 2);
         world.kube.delete::<Service>(&name("slow"));
     }, MINUTE, Cost { deletes: 1 + 2, writes: 1, events: 2, ..NOTHING }),
-    ("a Service goes, and its finalizer went before", |world| {
+    ("a deleted Service whose finalizer was removed before", |world| {
         world.kube.put::<Service>(service("class").port(80).deleted());
     }, MINUTE, Cost { deletes: 1, reads: 1, events: 2, ..NOTHING }),
-    ("an hour in which nodes are as they were", |world| world.kube.put::<Node>(
+    ("an hour in which nodes do not change", |world| world.kube.put::<Node>(
         node("a").provider_id("sim://r1/a").at("10.0.0.1").label("pet", "cat")), HOUR, NOTHING),
 ];
 
+// Behaviour: SF4, P34
 #[tokio::test(start_paused = true)]
-async fn everything_costs_what_the_readme_says() {
+async fn service_controller_costs_match_readme() {
     let world = World::start().await;
     world.node("a").node("b");
     for name in SERVICES {
@@ -178,7 +179,7 @@ async fn everything_costs_what_the_readme_says() {
     let before = Cost::so_far(&world);
     let world = world.restart().await;
     world.quiet().await;
-    // Four are gone and two are new; the one with a mistake is asked for nothing, and it alone is told.
+    // Four are gone and two are new. For the invalid one no call is made, but an Event is emitted.
     let want = Cost { puts: 1, ensures: S - 4 + 2 - 1, infos: 1, lists: 2, events: 1, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "a restart");
 
@@ -198,9 +199,10 @@ async fn everything_costs_what_the_readme_says() {
     assert_eq!(Cost::so_far(&world).since(before), Cost { reads: 1, events: 1, ..NOTHING }, "an orphan");
 }
 
-/// One set for all that select the same, and none for those that do not select who comes or goes.
+/// One set per selector, and none for selectors that match no added or removed node.
+// Behaviour: P34
 #[tokio::test(start_paused = true)]
-async fn nodes_cost_a_set_for_each_selection_and_a_call_for_each_service_of_it() {
+async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
     let world = World::start().await;
     let edge = |name: &str| {
         let named = node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1");
@@ -230,7 +232,7 @@ async fn nodes_cost_a_set_for_each_selection_and_a_call_for_each_service_of_it()
     let before = Cost::so_far(&world);
     (0..50).for_each(|n| edge(&format!("e{n}")));
     world.quiet().await;
-    // The Event of those that were told before counts up.
+    // The Events of earlier reports are counted up.
     let want = Cost { puts: 2, ensures: 6, events: 3, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "50 nodes that all select");
 
@@ -240,14 +242,15 @@ async fn nodes_cost_a_set_for_each_selection_and_a_call_for_each_service_of_it()
         world.kube.delete::<Node>(&ObjectName::cluster(format!("e{n}")));
     }
     world.quiet().await;
-    // The same node is left to both, and one set is all that names it.
+    // The same node is left for both, so they share one set.
     let want = Cost { puts: 1, ensures: 6, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "100 nodes leave");
     world.stop().await;
 }
 
+// Behaviour: P34
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_is_removed_costs_a_read_a_call_and_one_list() {
+async fn orphan_deletion_costs_reads_and_one_list() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -259,7 +262,7 @@ async fn an_orphan_that_is_removed_costs_a_read_a_call_and_one_list() {
     world.cloud.edit(|state| state.pending = 2);
     let before = Cost::so_far(&world);
     tokio::time::sleep(2 * HOUR).await;
-    // A read before it is told, and one before each call.
+    // One read before the report, and one before each call.
     let want = Cost { deletes: 1 + 2, reads: 1 + 3, lists: 1, events: 3, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want);
     world.stop().await;

@@ -1,4 +1,4 @@
-//! What the page says of a Service, beside what its Events say.
+//! The explain page of a Service, beyond the texts of its Events.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ impl World {
         self.explain.one(&format!("default/{service}")).expect("a good key")
     }
 
-    /// The keys of those that are not as wanted.
+    /// Keys of the Services that are out of sync.
     fn unsettled(&self) -> Vec<String> {
         self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// What the last Event of this reason on a Service says.
+    /// Text of the last Event with this reason on a Service.
     fn told(&self, service: &str, reason: &str) -> Option<String> {
         self.kube.told(reason, service)
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_served_is_settled_and_shows_both_sides() {
+async fn explain_shows_settled_service() {
     let world = World::start().await;
     world.node("a").node("b");
     world.service(service("web").port(80));
@@ -49,11 +49,11 @@ async fn a_service_that_is_served_is_settled_and_shows_both_sides() {
     world.service(service("internal"));
     world.change("internal", |it| it.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
     world.quiet().await;
-    assert!(!world.explained("internal").known, "it is none of ours");
+    assert!(!world.explained("internal").known, "not managed by this controller");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_annotations_ask_for_is_shown() {
+async fn explain_shows_annotation_settings() {
     let world = World::start().await;
     let tags = format!("team={}", "x".repeat(300));
     let web = service("web").port(80).annotation("lb.cloudadapter.dev/internal", "true");
@@ -66,19 +66,21 @@ async fn what_annotations_ask_for_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_explained_in_the_words_of_its_event() {
+async fn explain_uses_event_text_of_refusal() {
     let world = World::start().await;
     let full = || AdapterError::new(Reason::VendorQuota, "50 load balancers");
     (0..2).for_each(|_| world.cloud.fail_next("EnsureLoadBalancer", full()));
     world.service(service("web").port(80));
-    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    world
+        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .await;
     let seen = world.explained("web");
     assert_eq!(seen.waits_for, world.told("web", "SyncLoadBalancerFailed"));
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("VENDOR_QUOTA")));
     assert_eq!(seen.plan.last().map(String::as_str), Some("ensure (not active yet, no nodes)"));
     assert_eq!(world.unsettled(), ["default/web"]);
     let attempts = seen.attempts;
-    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("it is tried again"));
+    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("a retry is planned"));
     assert!((295..=303).contains(&next.duration_since(since).as_secs()), "{since} {next}");
     tokio::time::sleep(303 * SECOND).await;
     let seen = world.explained("web");
@@ -90,7 +92,7 @@ async fn what_is_refused_is_explained_in_the_words_of_its_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mistake_is_explained_though_what_was_good_stays_in_force() {
+async fn explain_shows_mistake_while_old_settings_apply() {
     let world = World::start().await;
     let key = format!("lb.{DOMAIN}/internal");
     world.service(service("web").port(80)).service(service("new").port(80).annotation(&key, "yes, please"));
@@ -100,7 +102,7 @@ async fn a_mistake_is_explained_though_what_was_good_stays_in_force() {
     });
     world.quiet().await;
     for name in ["web", "new"] {
-        let told = world.told(name, "SyncLoadBalancerFailed").expect("it is told");
+        let told = world.told(name, "SyncLoadBalancerFailed").expect("an Event is emitted");
         assert_eq!(
             (world.explained(name).state, world.explained(name).waits_for),
             (State::Waiting, Some(told))
@@ -115,16 +117,18 @@ async fn a_mistake_is_explained_though_what_was_good_stays_in_force() {
     assert!(world.unsettled().is_empty());
 }
 
-/// The adapter refuses what the Service asks for by now, and what it asked for before is in force.
+/// The adapter refuses the current settings, and the previous ones are in force.
 #[tokio::test(start_paused = true)]
-async fn a_wish_that_is_refused_is_not_settled_by_what_stands_in_for_it() {
+async fn refused_settings_are_not_settled_by_replacement() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     world.quiet().await;
     world.cloud.fail_next("EnsureLoadBalancer", AdapterError::field("spec.listeners", "no port 81"));
     world.change("web", |it| it.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 81);
-    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    world
+        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .await;
     tokio::time::sleep(SECOND).await;
     let seen = world.explained("web");
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("FIELD_INVALID")));
@@ -135,23 +139,22 @@ async fn a_wish_that_is_refused_is_not_settled_by_what_stands_in_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_away_is_what_all_wait_for() {
+async fn explain_shows_unreachable_adapter() {
     let world = World::new();
     world.cloud.away(true);
     let world = world.started().await;
     world.service(service("web").port(80));
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("web");
-    assert!(
-        seen.waits_for.is_some_and(|it| it.contains("the cloud adapter is ")),
-        "before people hear of it"
-    );
-    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
+    assert!(seen.waits_for.is_some_and(|it| it.contains("the cloud adapter is ")), "before it is reported");
+    world
+        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .await;
     tokio::time::sleep(HOUR).await;
     let seen = world.explained("web");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("web", "SyncLoadBalancerFailed")));
     assert_eq!(seen.cloud, ["not listed yet"]);
-    let trouble = world.explain.status().expect("it runs").adapter.trouble.expect("it is away");
+    let trouble = world.explain.status().expect("it runs").adapter.trouble.expect("it is unreachable");
     assert!(trouble.starts_with("the cloud adapter is not reachable since "), "{trouble}");
     world.cloud.away(false);
     world.eventually_ingress_of("web").await;
@@ -161,7 +164,7 @@ async fn an_adapter_that_is_away_is_what_all_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_pending_is_worked_on() {
+async fn explain_shows_pending_load_balancer() {
     let world = World::start().await;
     world.cloud.edit(|state| state.pending = 5);
     world.service(service("web").port(80));
@@ -173,7 +176,7 @@ async fn what_is_pending_is_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_on_the_list_until_it_is_gone_and_its_brake_with_it() {
+async fn orphan_and_brake_are_listed_until_it_is_gone() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
     for n in 0..10 {
         world.service(service(&format!("web-{n}")).port(80));
@@ -207,9 +210,9 @@ async fn an_orphan_is_on_the_list_until_it_is_gone_and_its_brake_with_it() {
     assert_eq!((status.unsettled, status.held_back), (0, vec![]));
 }
 
-/// Neither of Services that are served, nor of those that are gone.
+/// No calls for Services that are in sync, nor for deleted ones.
 #[tokio::test(start_paused = true)]
-async fn what_is_settled_costs_nothing() {
+async fn explain_of_settled_services_costs_nothing() {
     let world = World::start().await;
     for n in 0..50 {
         world.service(service(&format!("web-{n}")).port(80));
@@ -226,21 +229,24 @@ async fn what_is_settled_costs_nothing() {
     assert_eq!(world.explain.status().expect("it runs").unsettled, 0);
 }
 
-/// Both classes are named: a typo in one of them shows.
+/// Both classes are named, so that a typo in one of them is visible.
 #[tokio::test(start_paused = true)]
-async fn a_service_of_another_class_is_not_ours_and_both_classes_are_named() {
+async fn explain_names_both_classes_of_unmanaged_service() {
     let world = World::start().await;
     world.service(service("other").port(80).class("foo.io/bar"));
     world.eventually("it is known", |world| world.explained("other").known).await;
     world.quiet().await;
     let seen = world.explained("other");
     assert_eq!(seen.state, State::NotOurs);
-    assert_eq!(seen.wanted, [r#"nothing: class "foo.io/bar" is not ours (--load-balancer-class: none)"#]);
+    assert_eq!(
+        seen.wanted,
+        [r#"nothing: class "foo.io/bar" is not managed by this controller (--load-balancer-class: none)"#]
+    );
     assert!(world.unsettled().is_empty(), "nothing is to be done");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_does_not_answer_is_what_a_service_waits_for() {
+async fn explain_shows_unanswered_call() {
     let world = World::start().await;
     world.cloud.edit(|state| state.slow.extend([("EnsureLoadBalancer", 20 * SECOND)]));
     world.service(service("web").port(80));
@@ -250,7 +256,7 @@ async fn an_adapter_that_does_not_answer_is_what_a_service_waits_for() {
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("web");
     let waits = seen.waits_for.expect("it waits for the adapter");
-    assert!(waits.starts_with("EnsureLoadBalancer has had no answer of the cloud adapter for "), "{waits}");
+    assert!(waits.starts_with("EnsureLoadBalancer has had no answer from the cloud adapter for "), "{waits}");
     assert_eq!(seen.state, State::Waiting);
     assert_eq!(world.explain.status().expect("it runs").adapter.trouble, Some(waits));
     world.cloud.edit(|state| state.slow.clear());
@@ -260,22 +266,25 @@ async fn an_adapter_that_does_not_answer_is_what_a_service_waits_for() {
     assert_eq!(world.explain.status().expect("it runs").adapter.trouble, None);
 }
 
-/// What the adapter says of a write that fails is told unchanged, whether it still works on it or has given up for now.
+/// The adapter's text about a failing write is shown unchanged, whether it still retries or has given up for now.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_fails_is_explained_in_the_adapters_words() {
+async fn explain_uses_adapter_text_of_failed_write() {
     let world = World::start().await;
     let failed = "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order";
     let unknown = || AdapterError::new(Reason::OutcomeUnknown, failed).retry_after(HOUR);
     world.cloud.fail_next("EnsureLoadBalancer", unknown());
     world.service(service("web").port(80));
-    world.eventually("it is told", |world| world.told("web", "SyncLoadBalancerFailed").is_some()).await;
-    let told = world.told("web", "SyncLoadBalancerFailed").expect("it is");
-    assert_eq!(told, format!("Error syncing load balancer: {failed}; looks first whether it was done"));
+    world
+        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .await;
+    let told = world.told("web", "SyncLoadBalancerFailed").expect("it exists");
+    assert_eq!(told, format!("Error syncing load balancer: {failed}; checks first whether it was done"));
     assert_eq!(world.explained("web").waits_for, Some(told));
 }
 
+// Behaviour: S13
 #[tokio::test(start_paused = true)]
-async fn a_selector_that_matches_no_node_is_named() {
+async fn explain_names_selector_without_nodes() {
     let world = World::start().await;
     world.node("a").node("b");
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/node-selector", "zone=mars"));
@@ -285,7 +294,7 @@ async fn a_selector_that_matches_no_node_is_named() {
     world.quiet().await;
     let nodes = |world: &World| world.explained("web").wanted.pop().unwrap_or_default();
     assert_eq!(nodes(&world), "0 nodes: no node matches node-selector zone=mars");
-    // One that matches and may not serve is another matter.
+    // A node that matches but must not serve is a different cause.
     let excluded = node("m").provider_id("sim://r1/m").at("10.0.0.7").label("zone", "mars");
     let excluded = excluded.label("node.kubernetes.io/exclude-from-external-load-balancers", "");
     world.kube.put::<Node>(excluded);

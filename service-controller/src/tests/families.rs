@@ -1,4 +1,4 @@
-//! Services that merely prefer two address families, and what has one already; and what cannot change on what is there, after a restart.
+//! Services that prefer two address families, with an existing load balancer; and fields that cannot change on it, after a restart.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ fn asked(world: &World) -> Vec<IpFamily> {
     world.last_ensure().spec.unwrap_or_default().ip_families().collect()
 }
 
-/// The adapter says of the next one that what is there has other families.
+/// The adapter refuses the next ensure because the existing load balancer has other families.
 fn is_fixed(world: &World) {
     cannot_change(world, "spec.ip_families,spec.subnets");
 }
 
-/// The adapter says of the next one that what is there differs in these fields.
+/// The adapter refuses the next ensure because the existing load balancer differs in these fields.
 fn cannot_change(world: &World, fields: &str) {
     let first = fields.split(',').next().unwrap_or_default();
-    let text = format!("{first}: cannot change on load balancer lb-1; it must be made anew");
+    let text = format!("{first}: cannot change on load balancer lb-1; it must be recreated");
     let error = AdapterError::new(Reason::ImmutableField, text).with("fields", fields);
     world.cloud.fail_next("EnsureLoadBalancer", error);
 }
@@ -55,8 +55,9 @@ async fn dual_stack() -> World {
     world
 }
 
+// Behaviour: SF7
 #[tokio::test(start_paused = true)]
-async fn a_preference_takes_what_is_there() {
+async fn preferred_families_accept_existing_load_balancer() {
     let world = dual_stack().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -68,21 +69,21 @@ async fn a_preference_takes_what_is_there() {
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before.1 + 1, "{:?}", world.events());
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4]));
 
-    // After a restart, too: it goes on following the nodes, and nobody hears of it.
+    // After a restart it still follows the nodes, and nothing is reported.
     let (events, calls) = (world.events().len(), world.cloud.calls("EnsureLoadBalancer"));
     is_fixed(&world);
     let world = world.restart().await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world), world.events().len()), (0, vec![Ipv4], events));
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), calls + 2, "one more than of any other");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), calls + 2, "one more than for any other");
     world.node("b");
     world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), [Ipv4]);
 
-    // Who insists is told.
+    // A Service that requires both gets an Event.
     is_fixed(&world);
     world.change("web", |service| wants(service, "RequireDualStack"));
-    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     assert!(
         world.events().iter().any(|it| it.contains("spec.ipFamilies: cannot change")),
         "{:?}",
@@ -91,23 +92,25 @@ async fn a_preference_takes_what_is_there() {
     world.stop().await;
 }
 
-/// What is not taken over yet the mirror does not show: its address stands in the status.
+/// The cache does not show a load balancer that is not adopted yet; its address is in the status.
+// Behaviour: SF7
 #[tokio::test(start_paused = true)]
-async fn a_preference_takes_what_is_taken_over() {
+async fn preferred_families_accept_adopted_load_balancer() {
     let world = dual_stack().await;
     let adopts = service("web").port(80).annotation(&format!("lb.{DOMAIN}/adopt"), "owned");
     let mut web: Service = adopts.ingress("2001:db8::7").build();
     wants(&mut web, "PreferDualStack");
     is_fixed(&world);
     world.kube.put::<Service>(web);
-    world.eventually("it is asked for", |world| world.cloud.calls("EnsureLoadBalancer") == 2).await;
+    world.eventually("it is requested", |world| world.cloud.calls("EnsureLoadBalancer") == 2).await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv6]));
     world.stop().await;
 }
 
+// Behaviour: SF7
 #[tokio::test(start_paused = true)]
-async fn a_preference_gets_both_where_nothing_is_there() {
+async fn preferred_families_are_both_used_for_new_load_balancer() {
     let world = dual_stack().await;
     let mut web: Service = service("web").port(80).build();
     wants(&mut web, "PreferDualStack");
@@ -117,7 +120,7 @@ async fn a_preference_gets_both_where_nothing_is_there() {
     world.stop().await;
 }
 
-/// With one family, since the cloud has refused the other one.
+/// With one family, because the cloud refused the other one.
 async fn narrowed() -> World {
     let world = dual_stack().await;
     world.service(service("web").port(80));
@@ -129,18 +132,20 @@ async fn narrowed() -> World {
     world
 }
 
+// Behaviour: SF7
 #[tokio::test(start_paused = true)]
-async fn a_preference_gets_both_when_what_was_there_is_made_anew() {
+async fn preferred_families_are_both_used_on_recreation() {
     let world = narrowed().await;
     world.cloud.edit(|state| state.load_balancers.clear());
-    world.eventually("it is made with both", |world| asked(world) == [Ipv4, Ipv6]).await;
+    world.eventually("it is created with both", |world| asked(world) == [Ipv4, Ipv6]).await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
     world.stop().await;
 }
 
+// Behaviour: SF7
 #[tokio::test(start_paused = true)]
-async fn a_preference_is_asked_for_again_of_an_adapter_that_can_do_something_else() {
+async fn preferred_families_are_retried_when_capabilities_change() {
     let world = narrowed().await;
     let asked_before = world.cloud.calls("EnsureLoadBalancer");
     let restarted = async |names: &[&str]| {
@@ -151,14 +156,15 @@ async fn a_preference_is_asked_for_again_of_an_adapter_that_can_do_something_els
         world.quiet().await;
     };
     restarted(&["loadbalancers", "lb.dual-stack"]).await;
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked_before, "it can do what it could");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked_before, "the capabilities are as before");
     restarted(&["loadbalancers", "lb.dual-stack", "lb.udp"]).await;
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
     world.stop().await;
 }
 
+// Behaviour: SF7
 #[tokio::test(start_paused = true)]
-async fn a_preference_that_is_taken_back_and_comes_again_is_asked_for_again() {
+async fn restored_family_preference_is_requested_again() {
     let world = narrowed().await;
     let both = world.get("web").unwrap().spec.unwrap().ip_families;
     world.change("web", |service| {
@@ -177,9 +183,10 @@ async fn a_preference_that_is_taken_back_and_comes_again_is_asked_for_again() {
     world.stop().await;
 }
 
-/// Another process knows nothing of the wish that was good.
+/// The new process does not know the last valid settings.
+// Behaviour: S27
 #[tokio::test(start_paused = true)]
-async fn what_cannot_lose_a_family_follows_the_nodes_after_a_restart() {
+async fn immutable_families_do_not_block_node_updates_after_restart() {
     let world = dual_stack().await;
     let mut web: Service = service("web").port(80).build();
     wants_families(&mut web, "RequireDualStack", &["IPv6", "IPv4"]);
@@ -199,7 +206,7 @@ async fn what_cannot_lose_a_family_follows_the_nodes_after_a_restart() {
     world.change("web", |service| wants_families(service, "SingleStack", &["IPv6"]));
     cannot_change(&world, "spec.ip_families");
     let world = world.started().await;
-    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6, Ipv4]));
     world.node("b");
@@ -210,14 +217,15 @@ async fn what_cannot_lose_a_family_follows_the_nodes_after_a_restart() {
     let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
     world.eventually_events(&[updated]).await;
 
-    // As soon as the adapter can do it, it is done.
+    // Applied as soon as the adapter supports it.
     tokio::time::sleep(Duration::from_mins(11)).await;
     assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6]));
     world.stop().await;
 }
 
+// Behaviour: S27, SF8
 #[tokio::test(start_paused = true)]
-async fn an_address_that_cannot_change_keeps_no_node_out_after_a_restart() {
+async fn immutable_address_does_not_block_node_updates_after_restart() {
     let world = World::new();
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.reserved-ip"]));
     let world = world.started().await;
@@ -231,10 +239,10 @@ async fn an_address_that_cannot_change_keeps_no_node_out_after_a_restart() {
     });
     cannot_change(&world, "spec.requested_addresses");
     let world = world.started().await;
-    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     assert!(
         world.events().iter().any(|it| it.contains("spec.loadBalancerIP")),
-        "in the user's words: {:?}",
+        "with the user's field names: {:?}",
         world.events()
     );
     world.node("b");
@@ -245,9 +253,10 @@ async fn an_address_that_cannot_change_keeps_no_node_out_after_a_restart() {
     world.stop().await;
 }
 
-/// An idea of ours that the adapter refuses, too, and one that there cannot be.
+/// Replacement settings that the adapter refuses, too, and ones that cannot be derived.
+// Behaviour: S27
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_off_what_is_there_is_told_once_and_asked_for_rarely() {
+async fn unknown_immutable_field_is_reported_once_and_retried_rarely() {
     for (fields, asked) in [("spec.zone", 2), ("spec.load_balancer_id", 1)] {
         let world = dual_stack().await;
         world.cloud.edit(|state| {
@@ -260,7 +269,7 @@ async fn what_cannot_be_read_off_what_is_there_is_told_once_and_asked_for_rarely
         }
         world.service(web.ingress("203.0.113.1"));
         let world = world.started().await;
-        world.eventually("it is told", |world| failed(world) == 1).await;
+        world.eventually("an Event is emitted", |world| failed(world) == 1).await;
         world.quiet().await;
         assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked, "{fields}");
         world.node("b");
@@ -270,9 +279,10 @@ async fn what_cannot_be_read_off_what_is_there_is_told_once_and_asked_for_rarely
     }
 }
 
-/// An adapter does first what can be done, and says then what cannot.
+/// An adapter first applies what is possible, then reports what is not.
+// Behaviour: S27
 #[tokio::test(start_paused = true)]
-async fn what_else_a_wish_says_is_done_and_stays_done() {
+async fn other_settings_of_refused_spec_are_applied_and_kept() {
     let world = dual_stack().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -282,7 +292,7 @@ async fn what_else_a_wish_says_is_done_and_stays_done() {
         wants_families(service, "SingleStack", &["IPv6"]);
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
     });
-    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     world.quiet().await;
     let ports = |world: &World| {
         let wish = world.last_ensure().spec.expect("each has one");
@@ -296,9 +306,9 @@ async fn what_else_a_wish_says_is_done_and_stays_done() {
     world.stop().await;
 }
 
-/// Another user of the load balancer has the port: all else is asked for, also by a process that knows of no good wish.
+/// Another user of the load balancer has the port: all other settings are requested, even by a process without last valid settings.
 #[tokio::test(start_paused = true)]
-async fn a_port_that_is_taken_is_left_out_and_nodes_are_followed_after_a_restart() {
+async fn occupied_port_is_omitted_after_restart() {
     let world = dual_stack().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -312,13 +322,13 @@ async fn a_port_that_is_taken_is_left_out_and_nodes_are_followed_after_a_restart
             node_port: Some(30_443),
             ..ports[0].clone()
         };
-        // The contract has it behind the other one.
+        // In the contract it comes after the other one.
         ports.insert(0, other);
     });
     let taken = AdapterError::field("spec.listeners[1].port", "tcp/443 is taken by Service shop/api");
     world.cloud.fail_next("EnsureLoadBalancer", taken);
     let world = world.started().await;
-    world.eventually("it is told", |world| failed(world) == 1).await;
+    world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     assert!(world.events().iter().any(|it| it.contains("spec.ports[0].port")), "{:?}", world.events());
     world.node("b");
     world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
@@ -328,9 +338,10 @@ async fn a_port_that_is_taken_is_left_out_and_nodes_are_followed_after_a_restart
     world.stop().await;
 }
 
-/// The wish is asked for again by now, is refused again, and nodes do not wait for the next look.
+/// The settings are due for a retry and are refused again. Node updates do not wait for the next resync.
+// Behaviour: S28
 #[tokio::test(start_paused = true)]
-async fn nodes_are_followed_in_the_minute_in_which_a_wish_is_refused_again() {
+async fn nodes_are_updated_while_settings_are_refused_again() {
     let world = dual_stack().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;

@@ -1,5 +1,5 @@
-//! An API server that is slow, throttles, fails, hangs or forgets; objects without the fields that one expects; an adapter that is
-//! half upgraded. Nothing is lost, no load balancer goes, and nobody is asked again and again.
+//! An API server that is slow, throttles, fails, hangs or loses watch events; objects without expected fields; an adapter that is partly
+//! upgraded. Nothing is lost, no load balancer is deleted, and no server is called in a loop.
 
 use std::time::Duration;
 
@@ -14,20 +14,21 @@ use crate::plan::service::FINALIZER;
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(20);
 
-/// A node, and this Service.
+/// Adds a node and this Service.
 fn with_service(name: &str) -> World {
     let world = World::new();
     world.node("n1").service(service(name).port(80));
     world
 }
 
-/// Writes to Services so far.
+/// Number of writes to Services so far.
 fn writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| write.path.contains("/services/")).count()
 }
 
+// Behaviour: P32
 #[tokio::test(start_paused = true)]
-async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_up() {
+async fn repeated_conflicts_lose_no_foreign_write() {
     let world = with_service("web");
     for n in 0..20 {
         world.kube.before_next_write(move |kube| {
@@ -40,15 +41,15 @@ async fn somebody_who_is_faster_in_each_attempt_loses_nothing_and_holds_nobody_u
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
     tokio::time::sleep(LONG).await;
-    // Two writes meet two changes; the other changes have not happened yet.
+    // Two writes conflict with two changes; the other changes happen later.
     let ours = world.finalizers("web").into_iter().filter(|it| !it.starts_with("example.com/")).count();
     assert_eq!((ours, world.cloud.calls("EnsureLoadBalancer")), (1, 1));
-    assert_eq!(world.finalizers("web").len(), 1 + writes(&world), "each of the other's is there");
+    assert_eq!(world.finalizers("web").len(), 1 + writes(&world), "each foreign write is kept");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_without_a_change_are_outlived() {
+async fn conflicts_without_a_change_are_retried() {
     let world = with_service("web");
     world.kube.order(Fault::status(409).on(Verb::Patch, "services").times(6));
     let world = world.started().await;
@@ -57,13 +58,14 @@ async fn conflicts_without_a_change_are_outlived() {
     assert_eq!(
         (writes(&world), world.cloud.calls("EnsureLoadBalancer")),
         (8, 1),
-        "6 in vain, finalizer, status"
+        "6 that fail, finalizer, status"
     );
     world.stop().await;
 }
 
+// Behaviour: S12
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_the_api_server_that_passes_is_told_to_nobody() {
+async fn transient_api_server_failure_is_not_reported() {
     let world = with_service("web");
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
@@ -77,26 +79,25 @@ async fn a_failure_of_the_api_server_that_passes_is_told_to_nobody() {
     world.stop().await;
 }
 
-/// A right that is missing: nobody sees a log line of each try.
+/// A missing permission. Single retries are only logged.
+// Behaviour: S11
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_refuses_for_good_is_told_once() {
+async fn permanent_api_server_refusal_is_reported_once() {
     let world = World::new();
     world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
     world.kube.order(Fault::status(403).on(Verb::Patch, "services").times(10));
     let world = world.started().await;
     tokio::time::sleep(3 * LONG).await;
     let told: Vec<String> = world.events().into_iter().filter(|it| it.contains("Failed")).collect();
-    assert!(
-        matches!(told.as_slice(), [one] if one.contains("API server refused to write the status: ")),
-        "{told:?}"
-    );
+    assert!(matches!(told.as_slice(), [one] if one.contains("cannot write the status: ")), "{told:?}");
     assert_eq!(world.ingress("web").len(), 1, "and in the end it is written");
     world.stop().await;
 }
 
-/// A webhook that refuses, or a server that cannot write: whatever it is, it does not pass.
+/// A webhook that refuses, or a server that cannot write: these errors last.
+// Behaviour: S12
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_does_not_do_is_told_when_it_lasts() {
+async fn lasting_api_server_failure_is_reported() {
     for status in [409, 500, 503] {
         let world = World::new();
         world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
@@ -104,9 +105,9 @@ async fn what_the_api_server_does_not_do_is_told_when_it_lasts() {
         let world = world.started().await;
         let told = |world: &World| world.events().iter().filter(|it| it.contains("Failed")).count();
         tokio::time::sleep(4 * SECOND).await;
-        assert_eq!(told(&world), 0, "{status}: the first may pass");
+        assert_eq!(told(&world), 0, "{status}: the first may be transient");
         tokio::time::sleep(3 * LONG).await;
-        let failed = "SyncLoadBalancerFailed web: Error syncing load balancer: API server refused to write the status: ";
+        let failed = "SyncLoadBalancerFailed web: Error syncing load balancer: cannot write the status: ";
         assert_eq!(world.events().iter().filter(|it| it.contains(failed)).count(), 1, "{status}");
         world.kube.heal();
         world.eventually_ingress_of("web").await;
@@ -117,7 +118,7 @@ async fn what_the_api_server_does_not_do_is_told_when_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_api_server_in_trouble_says_in_turn_is_one_trouble() {
+async fn alternating_api_server_errors_are_one_condition() {
     let world = World::new();
     world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
     for n in 0..400 {
@@ -130,15 +131,16 @@ async fn what_an_api_server_in_trouble_says_in_turn_is_one_trouble() {
     world.stop().await;
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn one_write_that_hangs_holds_no_other_service_up() {
+async fn hanging_write_blocks_no_other_service() {
     let world = with_service("web");
     world.service(service("other").port(80));
     world.kube.order(Fault::hang().on(Verb::Patch, "services").of("web"));
     let world = world.started().await;
     tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
         .await
-        .expect("long before the write to web is given up");
+        .expect("long before the write to web times out");
     tokio::time::sleep(LONG).await;
     assert_eq!(world.ingress("web"), [""; 0]);
     world.kube.heal();
@@ -146,30 +148,32 @@ async fn one_write_that_hangs_holds_no_other_service_up() {
     world.stop().await;
 }
 
-/// The watch is up, one call is never answered.
+/// The watch works, but one call is never answered.
+// Behaviour: W5
 #[tokio::test(start_paused = true)]
-async fn a_call_that_the_cloud_never_answers_holds_no_other_service_up_and_is_made_again() {
+async fn hanging_ensure_blocks_no_other_service_and_is_retried() {
     let world = with_service("web");
     world.cloud.slow("EnsureLoadBalancer", Duration::from_hours(1));
     let world = world.started().await;
     let under_way =
         |world: &World| world.cloud.read(|state| state.under_way.values().any(|(now, _)| *now == 1));
-    world.eventually("the call is under way", under_way).await;
+    world.eventually("the call is in progress", under_way).await;
     let called = Instant::now();
     world.cloud.slow("EnsureLoadBalancer", Duration::ZERO);
     world.service(service("other").port(80));
     tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
         .await
-        .expect("long before the call is given up");
+        .expect("long before the call times out");
     assert_eq!(world.ingress("web"), [""; 0]);
     world.eventually_ingress_of("web").await;
     assert!((30 * SECOND..45 * SECOND).contains(&called.elapsed()), "{:?}", called.elapsed());
     world.stop().await;
 }
 
-/// The connection stands, and no word comes over it.
+/// The connection is open, but no data arrives.
+// Behaviour: P30
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_says_nothing_is_waited_for_and_the_service_shows_why() {
+async fn silent_adapter_is_reported_on_service() {
     let world = with_service("web").started().await;
     world.eventually_ingress_of("web").await;
     world.quiet().await;
@@ -200,8 +204,9 @@ async fn an_adapter_that_says_nothing_is_waited_for_and_the_service_shows_why() 
     world.stop().await;
 }
 
+// Behaviour: P30
 #[tokio::test(start_paused = true)]
-async fn a_removal_that_the_cloud_never_answers_keeps_its_service_and_holds_no_other_up() {
+async fn hanging_deletion_keeps_service_and_blocks_no_other() {
     let world = with_service("web").started().await;
     world.eventually_ingress_of("web").await;
     world.cloud.slow("DeleteLoadBalancer", Duration::from_hours(1));
@@ -210,7 +215,7 @@ async fn a_removal_that_the_cloud_never_answers_keeps_its_service_and_holds_no_o
     world.service(service("other").port(80));
     tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
         .await
-        .expect("long before the call is given up");
+        .expect("long before the call times out");
     tokio::time::sleep(LONG).await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
     let failed = |it: &String| it.contains("SyncLoadBalancerFailed web: ");
@@ -221,9 +226,10 @@ async fn a_removal_that_the_cloud_never_answers_keeps_its_service_and_holds_no_o
     world.stop().await;
 }
 
-/// One set is on its way at a time: who waits for that in vain does not wait for another try.
+/// One set is uploaded at a time. A caller that waited for a failed upload does not start another one.
+// Behaviour: P6
 #[tokio::test(start_paused = true)]
-async fn nodes_that_the_adapter_never_takes_make_no_worker_unwell() {
+async fn hanging_backend_upload_keeps_workers_healthy() {
     for (which, all) in [("the same nodes", true), ("each its own node", false)] {
         let world = World::new().workers(12);
         for n in 0..20 {
@@ -246,24 +252,25 @@ async fn nodes_that_the_adapter_never_takes_make_no_worker_unwell() {
     }
 }
 
+// Behaviour: P6, W21
 #[tokio::test(start_paused = true)]
-async fn services_that_no_worker_takes_make_the_process_unwell() {
-    // Flags do not allow it: it is how workers look that are all stuck.
+async fn stuck_workers_fail_the_health_check() {
+    // Flags do not allow this value. It simulates workers that are all stuck.
     let world = World::new().workers(0).started().await;
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.health.liveness(), Ok(()), "nothing is there to do");
+    assert_eq!(world.health.liveness(), Ok(()), "nothing to do");
     world.service(service("web").port(80));
     tokio::time::sleep(Duration::from_mins(4)).await;
-    assert_eq!(world.health.liveness(), Ok(()), "so long it may take");
+    assert_eq!(world.health.liveness(), Ok(()), "maximum duration");
     tokio::time::sleep(Duration::from_mins(2)).await;
-    let error = world.health.liveness().expect_err("nobody takes it");
-    assert!(error.starts_with("service: keys wait, and no worker has taken one for "), "{error}");
+    let error = world.health.liveness().expect_err("no worker takes it");
+    assert!(error.starts_with("service: keys are due, and no worker has taken one for "), "{error}");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
-    for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
+async fn slow_api_server_causes_no_duplicate_action() {
+    for (seconds, name) in [(5, "slow"), (20, "too slow to wait for the answer")] {
         let world = with_service("web");
         world.kube.order(Fault::slow(seconds * SECOND));
         let world = world.started().await;
@@ -274,8 +281,9 @@ async fn an_api_server_that_is_slow_makes_nothing_happen_twice() {
     }
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes() {
+async fn failing_api_server_is_called_rarely_and_nothing_is_deleted() {
     for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
         let world = with_service("web").started().await;
         world.eventually_ingress_of("web").await;
@@ -297,7 +305,7 @@ async fn an_api_server_that_throttles_or_fails_is_asked_seldom_and_nothing_goes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_watch_of_each_resource_is_enough() {
+async fn one_watch_per_resource() {
     let world = with_service("web").started().await;
     world.eventually_ingress_of("web").await;
     let watches = |resource| world.kube.requests(Verb::Watch, resource);
@@ -305,8 +313,9 @@ async fn one_watch_of_each_resource_is_enough() {
     world.stop().await;
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_hangs_is_begun_anew() {
+async fn hanging_watch_is_restarted() {
     for resource in ["services", "nodes"] {
         let world = with_service("web");
         world.kube.order(Fault::hang().on(Verb::Watch, resource).times(2));
@@ -321,9 +330,10 @@ async fn a_watch_that_hangs_is_begun_anew() {
     }
 }
 
-/// What is not listed is not known: nothing is gone, and nothing is done on half of it.
+/// Before the listing is complete, nothing counts as deleted, and no action is taken.
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn a_listing_that_never_comes_is_asked_for_again_and_nothing_happens_meanwhile() {
+async fn hanging_listing_is_retried_without_any_action() {
     for resource in ["services", "nodes"] {
         let world = with_service("web").started().await;
         world.eventually_ingress_of("web").await;
@@ -348,8 +358,9 @@ async fn a_listing_that_never_comes_is_asked_for_again_and_nothing_happens_meanw
     }
 }
 
+// Behaviour: P28
 #[tokio::test(start_paused = true)]
-async fn what_happens_behind_a_watch_that_is_too_old_is_done() {
+async fn changes_during_expired_watch_are_handled() {
     let world = with_service("web");
     world.service(service("gone").port(80));
     let world = world.started().await;
@@ -363,13 +374,14 @@ async fn what_happens_behind_a_watch_that_is_too_old_is_done() {
     world.eventually_ingress_of("more").await;
     world.eventually("the deleted one is released", |world| world.get("gone").is_none()).await;
     world.quiet().await;
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1, "web is as it was");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1, "web is unchanged");
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 2);
     world.stop().await;
 }
 
+// Behaviour: P33
 #[tokio::test(start_paused = true)]
-async fn objects_without_the_fields_that_one_expects_harm_nobody() {
+async fn objects_without_expected_fields_are_harmless() {
     let world = with_service("web");
     for (name, rest) in [
         ("nothing", serde_json::json!({ "metadata": {} })),
@@ -393,8 +405,9 @@ async fn objects_without_the_fields_that_one_expects_harm_nobody() {
     world.stop().await;
 }
 
+// Behaviour: P29
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_half_upgraded_is_waited_for() {
+async fn partly_upgraded_adapter_is_waited_for() {
     for rpc in ["WatchLoadBalancers", "PutBackendSet", "EnsureLoadBalancer"] {
         let world = with_service("web");
         world.cloud.without(rpc);
@@ -409,7 +422,7 @@ async fn an_adapter_that_is_half_upgraded_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_stays_until_the_adapter_can_remove_its_load_balancer() {
+async fn service_is_kept_until_adapter_can_delete() {
     let world = with_service("web").started().await;
     world.eventually_ingress_of("web").await;
     world.cloud.without("DeleteLoadBalancer");

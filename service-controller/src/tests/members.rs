@@ -1,4 +1,4 @@
-//! How many members a Service may ask for.
+//! The limit on the members of a Service.
 
 use controller_core::testing::service;
 use k8s_openapi::api::core::v1::Service;
@@ -23,11 +23,11 @@ fn add_port(service: &mut Service) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_with_too_many_members_is_refused_before_anything_is_called() {
+async fn too_many_members_are_refused_before_any_call() {
     let world = started(&NODES, 5).await;
     world.service(service("web").port(80).port(81));
     let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes are 6 members, more \
-                than 5 (--max-members-per-service): use fewer ports, or fewer nodes by node-selector";
+                than 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
     world.eventually_events(&[told]).await;
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
@@ -36,34 +36,35 @@ async fn a_service_with_too_many_members_is_refused_before_anything_is_called() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_come_cut_no_service_off_and_further_ports_are_refused() {
+async fn added_nodes_above_member_limit_refuse_only_new_ports() {
     let world = started(&NODES[..2], 5).await;
     world.service(service("web").port(80).port(81));
     world.eventually_ingress_of("web").await;
 
     world.node("c");
-    world.eventually("the new node is behind it", |world| world.backends() == NODES).await;
-    let told = "Warning TooManyMembers web: 2 listeners on 3 nodes are 6 members, more than 5 (--max-members-per-service): the load \
-                balancer goes on following nodes, but gets no further ports and no other node-selector";
+    world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
+    let told = "Warning TooManyMembers web: 2 listeners on 3 nodes are 6 members, more than 5 \
+                (--max-members-per-service): node changes are still applied, but new ports and node-selector changes \
+                are not. Select fewer nodes";
     world.eventually_events(&[told]).await;
 
     world.change("web", add_port);
     let refused = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 3 listeners on 3 nodes are 9 members, \
-                   more than 5 (--max-members-per-service): use fewer ports, or fewer nodes by node-selector";
+                   more than 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
     world.eventually_events(&[refused]).await;
     world.node("d");
-    world.eventually("nodes are followed all the same", |world| world.backends().len() == 4).await;
-    assert_eq!(world.last_ensure().spec.unwrap().listeners.len(), 2, "what was good is in force");
+    world.eventually("nodes are still followed", |world| world.backends().len() == 4).await;
+    assert_eq!(world.last_ensure().spec.unwrap().listeners.len(), 2, "the last valid settings are in force");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_a_load_balancer_goes_on_as_it_is_shown() {
+async fn load_balancer_above_member_limit_continues_after_restart() {
     let world = started(&NODES[..2], 2).await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     world.node("c");
-    world.eventually("the new node is behind it", |world| world.backends() == NODES).await;
+    world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
     let world = world.restart().await;
     world.node("d");
     world.eventually("nodes are followed", |world| world.backends().len() == 4).await;

@@ -1,4 +1,4 @@
-//! What load balancers are called.
+//! Names of load balancers.
 
 use controller_core::testing::service;
 
@@ -10,8 +10,9 @@ fn wished(world: &World) -> String {
     world.last_ensure().spec.unwrap_or_default().name
 }
 
+// Behaviour: SF9
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_is_called_as_the_template_says_and_the_service_says_otherwise() {
+async fn name_annotation_overrides_template() {
     let world = World::new().names(TEMPLATE);
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.name"]));
     let world = world.started().await;
@@ -26,7 +27,7 @@ async fn a_load_balancer_is_called_as_the_template_says_and_the_service_says_oth
         });
     };
     say(&world, "front");
-    world.eventually("it is asked for by its name", |world| wished(world) == "front").await;
+    world.eventually("the name is requested", |world| wished(world) == "front").await;
     say(&world, "-front");
     let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation lb.cloudadapter.dev/name: \"-front\" is not \
                 a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web";
@@ -40,8 +41,9 @@ async fn a_load_balancer_is_called_as_the_template_says_and_the_service_says_oth
     world.stop().await;
 }
 
+// Behaviour: SF9
 #[tokio::test(start_paused = true)]
-async fn a_name_of_a_go_controller_is_the_operators_alone() {
+async fn only_operator_may_use_names_of_go_controllers() {
     let world = World::new().names("kube_service_{cluster}_{namespace}_{service}");
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers", "lb.name"]));
     let world = world.started().await;
@@ -55,19 +57,20 @@ async fn a_name_of_a_go_controller_is_the_operators_alone() {
                 controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
     world.eventually_events(&[told]).await;
     world.quiet().await;
-    assert_eq!(wished(&world), "kube_service_prod_default_web", "nothing is asked for the other one");
+    assert_eq!(wished(&world), "kube_service_prod_default_web", "no call for the other one");
     assert_eq!(world.ingress("thief"), [""; 0]);
     world.stop().await;
 }
 
+// Behaviour: SF9
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_takes_no_names_still_gives_load_balancers_and_it_is_said_once() {
+async fn unsupported_name_template_is_reported_once() {
     let world = World::new().names(TEMPLATE).started().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     assert_eq!(wished(&world), "");
-    let told = "Normal IgnoredNameTemplate web: The cloud adapter calls load balancers as it likes (no capability lb.name): \
-                --load-balancer-name-template does nothing here";
+    let told = "Normal IgnoredNameTemplate web: The cloud adapter does not support custom load \
+                balancer names (no capability lb.name): --load-balancer-name-template has no effect";
     world.eventually_events(&[told]).await;
     world.node("b");
     world.quiet().await;

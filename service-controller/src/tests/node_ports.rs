@@ -1,4 +1,4 @@
-//! A refused Service gives up the node ports that it no longer has: the API server may have given them to a Service of another namespace.
+//! An invalid Service releases node ports. The API server may have given them to a Service in another namespace.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ fn mistaken(service: &mut Service) {
     annotations.insert(format!("lb.{DOMAIN}/intrenal"), "true".to_owned());
 }
 
-/// Gives the port at this place another node port.
+/// Gives the port with this index another node port.
 fn moved(service: &mut Service, at: usize, node_port: i32) {
     service.spec.as_mut().unwrap().ports.as_mut().unwrap()[at].node_port = Some(node_port);
 }
 
-/// Each listener that was asked for last, as `80 -> 30080`.
+/// The listeners of the last ensure, as `80 -> 30080`.
 fn asked(world: &World) -> Vec<String> {
     let listeners = world.last_ensure().spec.unwrap_or_default().listeners;
     listeners.iter().map(|it| format!("{} -> {}", it.port, it.node_port.unwrap_or_default())).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_whose_node_port_is_given_up_by_a_refused_service_goes() {
+async fn listener_of_released_node_port_is_removed() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80).port(443));
     world.eventually_ingress_of("web").await;
@@ -34,34 +34,37 @@ async fn a_listener_whose_node_port_is_given_up_by_a_refused_service_goes() {
         mistaken(service);
         moved(service, 0, 31_080);
     });
-    world.eventually("the listener goes", |world| asked(world) == ["443 -> 30443"]).await;
+    world.eventually("the listener is removed", |world| asked(world) == ["443 -> 30443"]).await;
     world.node("b");
     world.eventually("nodes are followed", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), ["443 -> 30443"]);
 
     world.change("web", |service| service.metadata.annotations = None);
-    world.eventually("all is as asked for", |world| asked(world) == ["80 -> 31080", "443 -> 30443"]).await;
+    world
+        .eventually("all settings are applied", |world| asked(world) == ["80 -> 31080", "443 -> 30443"])
+        .await;
     world.stop().await;
 }
 
+// Behaviour: S28
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_whose_service_gives_up_all_node_ports_loses_its_members_and_stays() {
+async fn load_balancer_without_node_ports_is_kept_without_members() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.quiet().await;
-    // A user who wants no node ports writes this. The controller refuses it, and the API server takes the node ports back.
+    // A user who wants no node ports writes this. The controller refuses it, and the API server releases the node ports.
     world.change("web", |service| {
         service.spec.as_mut().unwrap().allocate_load_balancer_node_ports = Some(false);
         moved(service, 0, 0);
     });
-    world.eventually("no node is behind it", |world| world.backends().is_empty()).await;
-    let told = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: the Service has none of the node \
-                ports of its last good settings any more";
+    world.eventually("no backends", |world| world.backends().is_empty()).await;
+    let told = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: \
+                the Service no longer has any node port of its last valid settings";
     world.eventually_events(&[told]).await;
     world.node("b");
     world.quiet().await;
-    assert!(world.backends().is_empty(), "whatever nodes come");
+    assert!(world.backends().is_empty(), "even if nodes are added");
     assert!(world.explained("web").wanted.iter().any(|it| it.starts_with("0 nodes: ")));
     assert_eq!(world.ingress("web"), ["203.0.113.1"]);
 
@@ -69,14 +72,14 @@ async fn a_load_balancer_whose_service_gives_up_all_node_ports_loses_its_members
         service.spec.as_mut().unwrap().allocate_load_balancer_node_ports = None;
         moved(service, 0, 31_080);
     });
-    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), ["80 -> 31080"]);
     world.stop().await;
 }
 
-/// Also while the API server lists no nodes, which takes none from any other load balancer.
+/// This also applies while the API server lists no nodes, which keeps the backends of all other load balancers.
 #[tokio::test(start_paused = true)]
-async fn members_go_from_what_leads_to_no_node_port_though_no_node_is_listed() {
+async fn members_without_node_port_are_removed_with_empty_node_list() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80)).service(service("shop").port(81));
     world.eventually_ingress_of("web").await;
@@ -92,13 +95,13 @@ async fn members_go_from_what_leads_to_no_node_port_though_no_node_is_listed() {
         mistaken(service);
         moved(service, 0, 31_080);
     });
-    world.eventually("no node is behind it", |world| world.backends().is_empty()).await;
+    world.eventually("no backends", |world| world.backends().is_empty()).await;
     assert_eq!(world.last_ensure().owner.unwrap_or_default().name, "web");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_health_check_node_port_that_a_refused_service_gives_up_is_probed_no_more() {
+async fn released_health_check_node_port_is_no_longer_checked() {
     let world = World::new();
     world.cloud.edit(|state| {
         state.info.capabilities = capabilities(&["loadbalancers", "lb.health-check.http"]);
@@ -120,14 +123,14 @@ async fn a_health_check_node_port_that_a_refused_service_gives_up_is_probed_no_m
         let spec = service.spec.as_mut().unwrap();
         (spec.external_traffic_policy, spec.health_check_node_port) = (Some("Cluster".to_owned()), None);
     });
-    world.eventually("the node port is probed", |world| probed(world) == (Kind::Tcp, None)).await;
+    world.eventually("the node port is checked", |world| probed(world) == (Kind::Tcp, None)).await;
     assert_eq!(world.backends(), ["a"]);
     world.stop().await;
 }
 
-/// The type takes the node ports along, and the removal that follows goes on though the Service asks for a load balancer again.
+/// The change of type releases the node ports. The removal goes on although the Service asks for a load balancer again.
 #[tokio::test(start_paused = true)]
-async fn a_removal_that_began_ends_though_the_service_asks_for_what_is_refused() {
+async fn started_removal_ends_for_invalid_service() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -138,7 +141,7 @@ async fn a_removal_that_began_ends_though_the_service_asks_for_what_is_refused()
         service.status = None;
         moved(service, 0, 0);
     });
-    world.eventually("it is asked for", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
+    world.eventually("it is requested", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
     world.change("web", |service| {
         mistaken(service);
         service.spec.as_mut().unwrap().type_ = Some("LoadBalancer".to_owned());
@@ -148,7 +151,7 @@ async fn a_removal_that_began_ends_though_the_service_asks_for_what_is_refused()
     world.quiet().await;
     let deletes = world.cloud.calls("DeleteLoadBalancer");
     world.quiet().await;
-    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "once it is gone nothing is asked");
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "no call after it is gone");
     world.change("web", |service| service.metadata.annotations = None);
     world.eventually_ingress_of("web").await;
     assert_eq!(asked(&world), ["80 -> 31080"]);

@@ -1,4 +1,4 @@
-//! Which nodes stand behind load balancers, and how often that is asked for.
+//! The nodes behind load balancers, and the number of calls for them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::world::{World, name};
 use crate::plan::targets::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
 
 #[tokio::test(start_paused = true)]
-async fn services_that_select_the_same_nodes_share_one_set() {
+async fn services_with_same_selector_share_one_set() {
     let world = World::start().await;
     let zoned = |name: &str, zone: &str| {
         node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1").label("zone", zone)
@@ -23,7 +23,7 @@ async fn services_that_select_the_same_nodes_share_one_set() {
     let selects = format!("lb.{DOMAIN}/node-selector");
     world.service(service("all").port(80));
     world.eventually_ingress_of("all").await;
-    world.eventually("all nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("all nodes are backends", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     let before = world.cloud.calls("PutBackendSet");
     for name in ["web", "api"] {
@@ -36,12 +36,12 @@ async fn services_that_select_the_same_nodes_share_one_set() {
 
     let before = world.cloud.calls("EnsureLoadBalancer");
     world.kube.put::<Node>(zoned("c", "two"));
-    world.eventually("the third is behind one", |world| world.backends() == ["a", "b", "c"]).await;
+    world.eventually("the third is a backend of one", |world| world.backends() == ["a", "b", "c"]).await;
     world.quiet().await;
     assert_eq!(
         world.cloud.calls("EnsureLoadBalancer") - before,
         1,
-        "those that select it not are left alone"
+        "those that do not select it are not changed"
     );
 
     world.change("web", |service| {
@@ -54,8 +54,9 @@ async fn services_that_select_the_same_nodes_share_one_set() {
         .await;
 }
 
+// Behaviour: SN6, SN8, W13
 #[tokio::test(start_paused = true)]
-async fn many_nodes_at_once_are_one_change() {
+async fn simultaneous_nodes_are_one_change() {
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80)).service(service("api").port(443));
@@ -67,7 +68,7 @@ async fn many_nodes_at_once_are_one_change() {
     for n in 0..50 {
         world.node(&format!("n{n:02}"));
     }
-    world.eventually("the nodes are behind it", |world| world.backends().len() == 51).await;
+    world.eventually("the nodes are backends", |world| world.backends().len() == 51).await;
     world.quiet().await;
     let after = (world.cloud.calls("EnsureLoadBalancer"), world.cloud.calls("PutBackendSet"));
     assert_eq!((after.0 - before.0, after.1 - before.1), (2, 1));
@@ -79,8 +80,9 @@ async fn many_nodes_at_once_are_one_change() {
     assert!(world.events().iter().any(|event| event.starts_with(updated)), "{:?}", world.events());
 }
 
+// Behaviour: SN8
 #[tokio::test(start_paused = true)]
-async fn another_address_is_told_as_new_hosts_and_another_zone_is_not() {
+async fn only_address_changes_are_reported_as_new_hosts() {
     let a = || node("a").provider_id("sim://r1/a");
     let rows = [
         ("its zone", a().at("10.0.0.1").label("topology.kubernetes.io/zone", "z2"), false),
@@ -104,24 +106,25 @@ async fn another_address_is_told_as_new_hosts_and_another_zone_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_forgot_the_nodes_is_given_them_again() {
+async fn lost_backend_set_is_uploaded_again() {
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.cloud.edit(|state| state.backend_sets.clear());
     world.node("b");
-    world.eventually("the node is behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("the node is a backend", |world| world.backends() == ["a", "b"]).await;
     world.cloud.edit(|state| state.backend_sets.clear());
     world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
     world
-        .eventually("the port is there", |world| world.last_ensure().spec.unwrap().listeners[0].port == 8080)
+        .eventually("the port is added", |world| world.last_ensure().spec.unwrap().listeners[0].port == 8080)
         .await;
     assert_eq!(world.backends(), ["a", "b"]);
 }
 
+// Behaviour: S13
 #[tokio::test(start_paused = true)]
-async fn without_nodes_people_are_told() {
+async fn missing_nodes_are_reported() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -133,12 +136,13 @@ async fn without_nodes_people_are_told() {
 }
 
 /// An API server that was restored from an old backup, or that answers wrongly.
+// Behaviour: SN7
 #[tokio::test(start_paused = true)]
-async fn an_empty_list_of_nodes_empties_no_load_balancer_and_is_told() {
+async fn empty_node_list_keeps_backends_and_is_reported() {
     let world = World::start().await;
     world.node("a").node("b").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
-    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     let before = world.cloud.calls("EnsureLoadBalancer");
     let delete = |world: &World| {
@@ -151,11 +155,11 @@ async fn an_empty_list_of_nodes_empties_no_load_balancer_and_is_told() {
     delete(&world);
     world.kube.away(false);
     let told = |world: &World| world.events().iter().filter(|it| it.contains("NoNodesListed web")).count();
-    world.eventually("people hear of it", |world| told(world) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world) == 1).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((told(&world), world.cloud.calls("EnsureLoadBalancer")), (1, before));
 
-    // Nor after a restart; a new one is made all the same, as in a cluster that has no nodes yet.
+    // Also after a restart. A new Service still gets a load balancer, as in a cluster without nodes.
     let world = world.restart().await;
     world.service(service("new").port(80));
     world.eventually_ingress_of("new").await;
@@ -165,17 +169,18 @@ async fn an_empty_list_of_nodes_empties_no_load_balancer_and_is_told() {
     world.node("a").node("b");
     world.eventually("both follow", |world| world.cloud.calls("EnsureLoadBalancer") == before + 3).await;
     assert_eq!(world.backends(), ["a", "b"]);
-    // Nodes that go one by one go.
+    // Single deletions of nodes are followed.
     world.quiet().await;
     delete(&world);
-    world.eventually("none is behind it", |world| world.backends().is_empty()).await;
+    world.eventually("no backends", |world| world.backends().is_empty()).await;
     let none = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer";
     world.eventually_events(&[none]).await;
 }
 
-/// Each by itself, and back where it can come back.
+/// Each change by itself, and reverted where that is possible.
+// Behaviour: SN3, W22
 #[tokio::test(start_paused = true)]
-async fn whatever_makes_a_node_a_target_or_none_is_followed() {
+async fn every_change_of_target_status_is_followed() {
     let plain = || node("b").provider_id("sim://r1/b").at("10.0.0.2");
     let taint = |node: Node| {
         let taint =
@@ -194,20 +199,20 @@ async fn whatever_makes_a_node_a_target_or_none_is_followed() {
         ("excluded by a word that Go reads as true", plain().label(EXCLUDE_LABEL, "T").build(), false),
         ("the label says false", plain().label(EXCLUDE_LABEL, "false").build(), true),
         ("the autoscaler is about to remove it", taint(plain().build()), false),
-        ("and thought better of it", plain().build(), true),
+        ("and does not any more", plain().build(), true),
         ("its provider ID is gone", node("b").at("10.0.0.2").build(), false),
         ("it has another one", node("b").provider_id("sim://r1/new").at("10.0.0.2").build(), true),
         ("its address is gone", node("b").provider_id("sim://r1/new").build(), false),
         ("it has another one", node("b").provider_id("sim://r1/new").at("10.0.0.9").build(), true),
         ("it is being deleted", deleted(plain().build()), false),
-        ("it is made anew", plain().build(), true),
+        ("it is recreated", plain().build(), true),
     ];
     let world = World::start().await;
     world.node("a");
     world.kube.put::<Node>(plain());
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
-    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
     for (what, changed, is_target) in rows {
         world.quiet().await;
         let before = world.cloud.calls("EnsureLoadBalancer");
@@ -227,14 +232,15 @@ async fn whatever_makes_a_node_a_target_or_none_is_followed() {
         world.kube.put::<Node>(cordoned);
         world.quiet().await;
     }
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before, "nothing else matters");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before, "no other field matters");
     world.kube.delete::<Node>(&controller_core::mirror::ObjectName::cluster("b"));
     world.eventually("it is gone", |world| world.backends() == ["a"]).await;
 }
 
-/// A change of nodes and a change of the Service, again and again, at an adapter that takes its time.
+/// Changes of nodes and of the Service, repeatedly, with a slow adapter.
+// Behaviour: W12
 #[tokio::test(start_paused = true)]
-async fn node_sync_and_service_sync_of_one_service_take_turns() {
+async fn node_and_service_changes_are_both_applied() {
     let world = World::start().await;
     world.node("n0").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -254,9 +260,10 @@ async fn node_sync_and_service_sync_of_one_service_take_turns() {
     assert_eq!(world.cloud.read(|state| state.under_way["uid-web"]), (0, 1));
 }
 
-/// With our finalizer, and without it.
+/// With the finalizer, and without it.
+// Behaviour: W12
 #[tokio::test(start_paused = true)]
-async fn an_update_under_way_does_not_bring_back_what_a_deletion_removes() {
+async fn pending_update_does_not_recreate_deleted_load_balancer() {
     for stripped in [false, true] {
         let world = World::start().await;
         world.node("a").service(service("web").port(80));
@@ -266,7 +273,7 @@ async fn an_update_under_way_does_not_bring_back_what_a_deletion_removes() {
         world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(10));
         world.node("b");
         let begun = |world: &World| world.cloud.read(|state| state.under_way["uid-web"].0 == 1);
-        world.eventually("the node is on its way", begun).await;
+        world.eventually("the node update is in progress", begun).await;
         if stripped {
             world.kube.put::<Service>(service("web").port(80).deleted());
         } else {
@@ -275,7 +282,7 @@ async fn an_update_under_way_does_not_bring_back_what_a_deletion_removes() {
         // Another change, which comes too late.
         world.node("c");
         world
-            .eventually("it is removed", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+            .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
             .await;
         tokio::time::sleep(Duration::from_hours(1)).await;
         let most = world.cloud.read(|state| state.under_way["uid-web"].1);
@@ -285,9 +292,10 @@ async fn an_update_under_way_does_not_bring_back_what_a_deletion_removes() {
     }
 }
 
-/// A cluster that is scaled up slowly: somebody joins before it was quiet for long enough.
+/// A cluster that is scaled up slowly: nodes are added before the quiet time is over.
+// Behaviour: SN6
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_nodes_keeps_none_of_them_waiting() {
+async fn continuous_node_changes_are_not_delayed() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -304,12 +312,13 @@ async fn a_stream_of_nodes_keeps_none_of_them_waiting() {
     let seconds = u32::try_from(begin.elapsed().as_secs()).unwrap();
     let asked = world.cloud.calls("EnsureLoadBalancer") - before;
     assert!(longest <= Duration::from_millis(1500), "one waited {longest:?}");
-    assert!(asked >= seconds / 2 && asked <= seconds + 2, "{asked} questions in {seconds} s");
-    world.eventually("all are behind it", |world| world.backends().len() == 200).await;
+    assert!(asked >= seconds / 2 && asked <= seconds + 2, "{asked} calls in {seconds} s");
+    world.eventually("all are backends", |world| world.backends().len() == 200).await;
 }
 
+// Behaviour: S26
 #[tokio::test(start_paused = true)]
-async fn nodes_that_cannot_be_followed_are_told_in_the_classic_words() {
+async fn failed_node_update_event_text() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -319,22 +328,23 @@ async fn nodes_that_cannot_be_followed_are_told_in_the_classic_words() {
         world.cloud.fail_next("EnsureLoadBalancer", error);
     }
     world.node("b");
-    world.eventually("it follows in the end", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("it is updated in the end", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     let failed: Vec<_> = world.events().into_iter().filter(|event| event.contains("Failed")).collect();
     assert_eq!(
         failed,
         [
             "Warning UpdateLoadBalancerFailed web: Error updating load balancer with new hosts [a b] [node names limited, total \
-             number of nodes: 2], error: 503; waits for the cloud adapter and the cloud behind it, tried again by itself"
+             number of nodes: 2], error: 503; waiting for the cloud adapter and the cloud; retried automatically"
         ]
     );
     let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
-    world.eventually("that is told", |world| world.events().iter().any(|it| it.starts_with(updated))).await;
+    world.eventually("it is reported", |world| world.events().iter().any(|it| it.starts_with(updated))).await;
 }
 
+// Behaviour: S28
 #[tokio::test(start_paused = true)]
-async fn a_mistake_in_a_running_service_does_not_stop_it_from_following_nodes() {
+async fn invalid_settings_do_not_block_node_updates() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -344,13 +354,13 @@ async fn a_mistake_in_a_running_service_does_not_stop_it_from_following_nodes() 
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
     });
     let refused = |world: &World| world.events().iter().filter(|it| it.contains("did you mean")).count();
-    world.eventually("people hear of it", |world| refused(world) == 1).await;
+    world.eventually("an Event is emitted", |world| refused(world) == 1).await;
     for name in ["b", "c"] {
         world.node(name);
-        world.eventually("it follows", |world| world.backends().last().is_some_and(|it| it == name)).await;
+        world.eventually("it is updated", |world| world.backends().last().is_some_and(|it| it == name)).await;
         world.quiet().await;
     }
-    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80, "the last that was good");
+    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80, "the last valid settings");
     world.cloud.edit(|state| state.load_balancers.clear());
     world
         .eventually("it is repaired", |world| world.cloud.read(|state| state.load_balancers.len() == 1))
@@ -359,12 +369,14 @@ async fn a_mistake_in_a_running_service_does_not_stop_it_from_following_nodes() 
 
     world.change("web", |service| service.metadata.annotations = None);
     world
-        .eventually("the port follows", |world| world.last_ensure().spec.unwrap().listeners[0].port == 8080)
+        .eventually("the port is updated", |world| {
+            world.last_ensure().spec.unwrap().listeners[0].port == 8080
+        })
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_adapter_refuses_does_not_stop_it_from_following_nodes_either() {
+async fn refused_settings_do_not_block_node_updates() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -374,17 +386,18 @@ async fn what_the_adapter_refuses_does_not_stop_it_from_following_nodes_either()
     world.cloud.fail_next("EnsureLoadBalancer", immutable);
     world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
     let told = |world: &World| world.events().iter().filter(|it| it.contains("cannot be changed")).count();
-    world.eventually("people hear of it", |world| told(world) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world) == 1).await;
     world.node("b");
-    world.eventually("it follows", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("it is updated", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80);
     tokio::time::sleep(Duration::from_mins(11)).await;
-    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 8080, "asked for again now and then");
+    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 8080, "retried at intervals");
 }
 
-/// It is asked for again and again, and that nothing came of it is no news.
+/// The settings are retried at intervals. A retry that is refused again is not reported.
+// Behaviour: S28
 #[tokio::test(start_paused = true)]
-async fn what_stays_refused_is_told_once_for_each_text() {
+async fn lasting_refusal_is_reported_once_per_text() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -416,17 +429,17 @@ async fn what_stays_refused_is_told_once_for_each_text() {
     tokio::time::sleep(Duration::from_mins(45)).await;
     assert_eq!(told(), (2, 2), "{:?}", world.events());
 
-    // Put right, and the same mistake once more: that is news.
+    // Corrected, and the same mistake again: that is reported.
     port(80);
     world.quiet().await;
     port(8080);
     tokio::time::sleep(Duration::from_mins(11)).await;
-    assert_eq!(told(), (2, 3), "the adapter is asked about it again after a while");
+    assert_eq!(told(), (2, 3), "the settings are retried after some time");
 }
 
-/// Two troubles of one Service do not take turns.
+/// Two failures of one Service do not alternate in Events.
 #[tokio::test(start_paused = true)]
-async fn a_mistake_is_told_once_though_something_else_fails_meanwhile() {
+async fn mistake_is_reported_once_despite_other_failures() {
     let world = World::start().await;
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -435,7 +448,7 @@ async fn a_mistake_is_told_once_though_something_else_fails_meanwhile() {
         let annotations = service.metadata.annotations.get_or_insert_default();
         annotations.insert(format!("lb.{DOMAIN}/intrenal"), "true".to_owned());
     });
-    // So seldom that each telling would be an Event of its own.
+    // So rarely that each report would be a separate Event.
     for _ in 0..10 {
         let error = AdapterError::new(Reason::VendorQuota, "no quota").retry_after(Duration::from_mins(7));
         world.cloud.fail_next("EnsureLoadBalancer", error);
@@ -446,9 +459,10 @@ async fn a_mistake_is_told_once_though_something_else_fails_meanwhile() {
     assert_eq!((told("did you mean"), told("no quota")), (1, 1), "{:?}", world.events());
 }
 
-/// The set that its last good annotation selects goes on following the nodes, though nobody says so any more.
+/// The set of the last valid selector still follows the nodes, although the annotation has another one.
+// Behaviour: S28
 #[tokio::test(start_paused = true)]
-async fn a_mistake_in_a_selector_selects_what_it_selected_before() {
+async fn invalid_selector_keeps_previous_selection() {
     let world = World::start().await;
     let zoned = |name: &str, zone: &str| {
         node(name).provider_id(&format!("sim://r1/{name}")).at("10.0.0.1").label("zone", zone)
@@ -458,14 +472,14 @@ async fn a_mistake_in_a_selector_selects_what_it_selected_before() {
     let key = format!("lb.{DOMAIN}/node-selector");
     world.service(service("web").port(80).annotation(&key, "zone=one"));
     world
-        .eventually("one is behind it", |world| !world.ingress("web").is_empty() && world.backends() == ["a"])
+        .eventually("one is a backend", |world| !world.ingress("web").is_empty() && world.backends() == ["a"])
         .await;
     world.change("web", |service| {
         service.metadata.annotations.get_or_insert_default().insert(key.clone(), "zone=".to_owned() + "=!");
     });
     world.quiet().await;
     assert!(world.events().iter().any(|it| it.contains("node-selector")), "{:?}", world.events());
-    // It moves from one set to the other, and the set of all nodes stays as it is.
+    // It moves from one set to the other, and the set of all nodes does not change.
     world.kube.put::<Node>(zoned("b", "one"));
-    world.eventually("both are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
 }

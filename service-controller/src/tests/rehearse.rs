@@ -1,4 +1,4 @@
-//! What the page of plans says of Services, and a controller that only looks.
+//! The page with the plans of Services, and dry-run mode.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ impl World {
         self.explain.plan("").await.expect("it runs")
     }
 
-    /// The only one on the page.
+    /// The only plan on the page.
     async fn planned(&self) -> Priced {
         let plans = self.plans().await;
         let [only] = plans.objects.as_slice() else { panic!("{plans:?}") };
         only.clone()
     }
 
-    /// Ensures, deletions, and writes to the API server.
+    /// Numbers of ensures, deletions, and writes to the API server.
     fn spent(&self) -> (usize, usize, usize) {
         let (ensures, deletes) = self.cloud.read(|state| (state.ensures.len(), state.deletes.len()));
         (ensures, deletes, self.kube.writes().len() + self.events().len())
@@ -39,7 +39,7 @@ fn operations(plan: &Priced) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_looks_changes_nothing_and_says_what_it_would_do() {
+async fn dry_run_changes_nothing_and_shows_plan() {
     let world = World::new().only_looking(true).started().await;
     world.node("a");
     world.service(service("web").port(80).port(443));
@@ -62,7 +62,7 @@ async fn who_only_looks_changes_nothing_and_says_what_it_would_do() {
     );
     assert_eq!(world.spent(), (0, 0, 0));
 
-    // What it said is done once it may act, and then nothing is left.
+    // Without dry run, the plan is executed, and then nothing is left.
     let world = world.stop().await.only_looking(false).started().await;
     world.eventually_ingress_of("web").await;
     world.quiet().await;
@@ -76,7 +76,7 @@ async fn who_only_looks_changes_nothing_and_says_what_it_would_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_go_is_said_and_stays() {
+async fn rehearsal_shows_deletions_and_does_none() {
     let world = World::start().await;
     world.service(service("web").port(80)).service(service("gone").port(80));
     world.eventually_ingress_of("web").await;
@@ -95,14 +95,14 @@ async fn what_would_go_is_said_and_stays() {
     tokio::time::sleep(HOUR).await;
     let plans = world.plans().await;
     assert_eq!(plans.objects.len(), 2, "{plans:?}");
-    assert!(plans.objects[0].vendor.is_empty(), "an orphan is only told: {plans:?}");
+    assert!(plans.objects[0].vendor.is_empty(), "an orphan is only reported: {plans:?}");
     assert!(plans.objects[0].trouble.is_some() && plans.objects[1].trouble.is_none());
     assert_eq!((plans.looked_at, plans.of), (1, 1));
     assert_eq!(world.spent(), spent);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_way_is_said_with_its_reason_and_what_would_be_done() {
+async fn rehearsal_shows_blocking_reason_and_plan() {
     let world = World::start().await;
     world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::VendorQuota, "50 load balancers"));
     world.service(service("web").port(80));
@@ -112,19 +112,19 @@ async fn what_is_in_the_way_is_said_with_its_reason_and_what_would_be_done() {
     assert_eq!(operations(&plan), ["WriteLoadBalancer", "CreateListener"]);
     assert_eq!(plan.cluster, [STATUS], "it has its finalizer");
     assert_eq!((plan.trouble, plan.reason.as_deref()), (waits, Some("VENDOR_QUOTA")));
-    assert_eq!(world.spent(), spent, "a page changes nothing");
+    assert_eq!(world.spent(), spent, "showing the page changes nothing");
 
     let world = world.stop().await.only_looking(true).started().await;
     world.quiet().await;
     world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::VendorAuth, "token expired"));
     let plan = world.planned().await;
-    assert!(plan.trouble.is_some_and(|it| it.contains("token expired")), "the adapter refuses to say");
+    assert!(plan.trouble.is_some_and(|it| it.contains("token expired")), "the adapter refuses to answer");
     assert_eq!((plan.reason.as_deref(), plan.vendor.len()), (Some("VENDOR_AUTH"), 0));
 }
 
-/// What was refused is not asked for again for a while. After that a rehearsal plans it anew, with its selector.
+/// Refused settings are not retried for some time. After that a rehearsal plans them again, with their selector.
 #[tokio::test(start_paused = true)]
-async fn the_page_leaves_the_selector_that_is_followed() {
+async fn rehearsal_keeps_selector_in_force() {
     const SELECTOR: &str = "lb.cloudadapter.dev/node-selector";
     let world = World::start().await;
     let put = |name: &str, zone: &str| {
@@ -140,7 +140,7 @@ async fn the_page_leaves_the_selector_that_is_followed() {
             it.metadata.annotations.as_mut().unwrap().insert(SELECTOR.to_owned(), "zone=b".to_owned());
         })
         .await;
-    // By now the wish is worth another try, and the page tries it.
+    // The settings are due for a retry by now, and the page tries them.
     world.planned().await;
 
     world.is_refused_again_and_gets_nodes(|| put("b", "a"), &["a", "b"]).await;

@@ -1,4 +1,4 @@
-//! Orphans that a person releases by name.
+//! Orphans that a user releases by name.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,11 +17,10 @@ use super::{
 };
 use crate::{mirror::released::RELEASES, plan::left_over::Orphans};
 
-const RELEASED: &str =
-    "Normal OrphanReleased web: Removes load balancer lb-uid-web that a person released: no Service wants it";
+const RELEASED: &str = "Normal OrphanReleased web: Deleting load balancer lb-uid-web: no Service uses it, and it was released in ConfigMap cloud-controllers-orphans";
 
 impl World {
-    /// A person writes these into the ConfigMap, and takes all others out.
+    /// Writes these entries into the ConfigMap, and removes all others.
     fn release(&self, entries: &[(&str, &str)]) {
         let entries = entries.iter().map(|(uid, name)| ((*uid).to_owned(), (*name).to_owned()));
         let mut map = ConfigMap { data: Some(entries.collect::<BTreeMap<_, _>>()), ..ConfigMap::default() };
@@ -43,19 +42,20 @@ impl World {
     }
 }
 
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_a_person_releases_goes_at_once_and_until_then_it_is_on_the_page() {
+async fn released_orphan_is_deleted_at_once() {
     let world = orphaned(World::new()).await;
     world.quiet().await;
     let [doubted] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     let waits_for = doubted.waits_for.as_deref();
-    assert_eq!((doubted.since, waits_for), (None, Some("looked at first: its Service may still come")));
+    assert_eq!((doubted.since, waits_for), (None, Some("not confirmed yet: its Service may still appear")));
     world.eventually_told("OrphanedLoadBalancer").await;
     tokio::time::sleep(HOUR).await;
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert_eq!((shown.uid.as_str(), shown.key.as_str()), ("uid-web", "default/web"));
     assert_eq!((&shown.vendor_ids[..], shown.released), (&["lb-uid-web".to_owned()][..], false));
-    let waits_for = shown.waits_for.as_deref().expect("it waits for a person");
+    let waits_for = shown.waits_for.as_deref().expect("it waits for a user");
     let told = format!("Warning OrphanedLoadBalancer web: {waits_for}");
     assert!(world.events().contains(&told), "{told} is not among {:?}", world.events());
     assert!(shown.since.is_some());
@@ -64,12 +64,12 @@ async fn an_orphan_that_a_person_releases_goes_at_once_and_until_then_it_is_on_t
     world.cloud.fail_next("DeleteLoadBalancer", throttled.retry_after(Duration::from_secs(30)));
     let begin = tokio::time::Instant::now();
     world.release(&[("uid-web", "default/web")]);
-    world.eventually("it is tried", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
+    world.eventually("the deletion is tried", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     tokio::time::sleep(Duration::from_secs(5)).await;
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert!(shown.released && shown.waits_for.as_deref().is_some_and(|it| it.contains("429")), "{shown:?}");
-    world.eventually("it goes", |world| world.n_balancers() == 0).await;
+    world.eventually("it is deleted", |world| world.n_balancers() == 0).await;
     world.eventually_events(&[RELEASED, DELETING, DELETED]).await;
     world.quiet().await;
     assert_eq!(world.orphans_shown(), []);
@@ -79,9 +79,10 @@ async fn an_orphan_that_a_person_releases_goes_at_once_and_until_then_it_is_on_t
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "nothing is left to do");
 }
 
-/// A restart forgets since when it is one: whoever waits until it is gone must not take that for its end.
+/// A restart forgets since when it is an orphan. Callers that wait until it is gone must not be misled.
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn what_is_released_is_on_the_page_until_it_is_gone() {
+async fn released_orphan_is_listed_until_it_is_gone() {
     let world = World::new();
     world.release(&[("uid-web", "default/web")]);
     let world = orphaned(world).await;
@@ -92,13 +93,14 @@ async fn what_is_released_is_on_the_page_until_it_is_gone() {
         assert!(matches!(&shown[..], [one] if one.released), "{:?} after {:?}", shown, begin.elapsed());
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert!(begin.elapsed() > Duration::from_secs(30), "it may be the mirror's lag: {:?}", begin.elapsed());
+    assert!(begin.elapsed() > Duration::from_secs(30), "it may be a lag of the cache: {:?}", begin.elapsed());
     world.quiet().await;
     assert_eq!(world.orphans_shown(), []);
 }
 
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn who_is_released_waits_for_no_age_and_no_brake() {
+async fn release_ignores_minimum_age_and_brake() {
     let world = World::new().orphans(Orphans::DeleteAfter(10 * HOUR)).started().await;
     let web = |n: usize| format!("web-{n}");
     for n in 0..10 {
@@ -109,12 +111,12 @@ async fn who_is_released_waits_for_no_age_and_no_brake() {
     world.quiet().await;
     (0..6).for_each(|n| world.kube.put::<Service>(service(&web(n)).port(80).deleted()));
     let held = |world: &World| world.events().iter().filter(|it| it.contains("OrphanHeld web-")).count() == 6;
-    world.eventually("people hear of each", held).await;
+    world.eventually("an Event on each", held).await;
     assert_eq!(world.orphans_shown().len(), 6);
     let given =
         [("uid-web-1", "default/web-1"), ("uid-web-4", "default/web-4"), ("uid-web-5", "default/web-6")];
     world.release(&given);
-    world.eventually("both go", |world| world.n_balancers() == 8).await;
+    world.eventually("both are deleted", |world| world.n_balancers() == 8).await;
     world.eventually_told("ReleaseRefused web-5").await;
     tokio::time::sleep(Duration::from_mins(20)).await;
     let left: Vec<_> = world.orphans_shown().into_iter().map(|it| (it.uid, it.released)).collect();
@@ -129,9 +131,10 @@ async fn who_is_released_waits_for_no_age_and_no_brake() {
     assert_eq!((times("ReleaseRefused"), times("OrphanHeld")), (1, 2), "6 of 10 are held, and then 4 of 8");
 }
 
-/// Neither one that is served, nor one that the API server knows under another name than its tags.
+/// Neither a load balancer that serves a Service, nor one whose Service has another name than its tags.
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn what_has_a_service_stays_whoever_releases_it() {
+async fn released_load_balancer_with_service_is_kept() {
     let world = World::start().await;
     world.service(service("web").port(80)).service(service("none").port(80));
     world.eventually_ingress_of("web").await;
@@ -147,7 +150,7 @@ async fn what_has_a_service_stays_whoever_releases_it() {
     });
     world.release(&[("uid-web", "default/web"), ("uid-none", "default/no")]);
     let world = world.restart().await;
-    world.eventually_told("OrphanHeld no: a Service of another name has its UID").await;
+    world.eventually_told("OrphanHeld no: a Service with another name has its UID").await;
     tokio::time::sleep(HOUR).await;
     assert_eq!((world.cloud.calls("DeleteLoadBalancer"), world.n_balancers()), (0, 2));
     assert_eq!(world.ingress("web").len(), 1);
@@ -155,12 +158,14 @@ async fn what_has_a_service_stays_whoever_releases_it() {
     assert_eq!(times, 1, "{:?}", world.events());
 }
 
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn a_release_under_another_name_is_refused_and_told_once() {
+async fn release_with_wrong_name_is_refused_and_reported_once() {
     let world = orphaned(World::new()).await;
     world.release(&[("uid-web", "default/api"), ("uid-other", "default/web")]);
-    let refused = "Warning ReleaseRefused web: ConfigMap cloud-controllers-orphans releases uid-web as \"default/api\", and its load \
-                   balancer says that it was made for default/web: it stays; write that name, or take the key out";
+    let refused = "Warning ReleaseRefused web: ConfigMap cloud-controllers-orphans releases uid-web \
+                   as \"default/api\", but its load balancer belongs to default/web: not deleted. Correct the name or \
+                   remove the key";
     world.eventually_events(&[refused]).await;
     for _ in 0..3 {
         world.release(&[("uid-web", "default/api")]);
@@ -180,11 +185,12 @@ async fn a_release_under_another_name_is_refused_and_told_once() {
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert!(!shown.released && refused.ends_with(shown.waits_for.as_deref().unwrap()), "{shown:?}");
     world.release(&[("uid-web", "default/web")]);
-    world.eventually("it goes", |world| world.n_balancers() == 0).await;
+    world.eventually("it is deleted", |world| world.n_balancers() == 0).await;
 }
 
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn a_release_is_for_the_replica_that_has_the_shard() {
+async fn release_is_handled_by_replica_with_shard() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -197,13 +203,14 @@ async fn a_release_is_for_the_replica_that_has_the_shard() {
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
     seats.give(shard, LASTS);
-    world.eventually("it goes", |world| world.n_balancers() == 0).await;
+    world.eventually("it is deleted", |world| world.n_balancers() == 0).await;
     let fence = world.cloud.read(|state| state.deletes.last().and_then(|it| it.fence.clone()));
     assert_eq!(fence.map(|it| it.scope), Some(format!("service-controller/{shard}")));
 }
 
+// Behaviour: S23
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_read_releases_all_else_goes_on() {
+async fn missing_permission_for_releases_is_harmless() {
     let world = World::new();
     world.kube.order(Fault::status(403).on(Verb::List, "configmaps"));
     let world = orphaned(world).await;
@@ -214,7 +221,7 @@ async fn without_the_right_to_read_releases_all_else_goes_on() {
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.n_balancers(), 2);
     world.kube.heal();
-    world.eventually("it goes", |world| world.n_balancers() == 1).await;
+    world.eventually("it is deleted", |world| world.n_balancers() == 1).await;
     world.kube.delete::<ConfigMap>(&ObjectName::namespaced("default", RELEASES));
     world.quiet().await;
     assert_eq!(world.n_balancers(), 1);

@@ -1,4 +1,4 @@
-//! What lasts is told again before the API server forgets it: half an hour later, in the same words, in the same Event.
+//! Lasting conditions are re-emitted before the API server drops the Event: after half an hour, with the same text, in the same Event.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::world::World;
 
-/// How often these words were told, all in one Event.
+/// How often this text was emitted, all in one Event.
 fn told(world: &World, words: &str) -> usize {
     let events: Vec<String> = world.events().into_iter().filter(|event| event.contains(words)).collect();
     let [event] = events.as_slice() else {
@@ -19,7 +19,7 @@ fn told(world: &World, words: &str) -> usize {
     count.map_or(1, |count| count.parse().expect("a number"))
 }
 
-/// The words are told at 0, 30, 60, 90 and 120 minutes, each reminder within a look at all Services.
+/// The text is emitted at 0, 30, 60, 90 and 120 minutes, each reminder within a resync.
 async fn is_told_for_two_hours(world: &World, words: &str) {
     for times in 1..=5 {
         tokio::time::sleep(Duration::from_mins(6)).await;
@@ -30,7 +30,7 @@ async fn is_told_for_two_hours(world: &World, words: &str) {
     }
 }
 
-/// Longer than any reminder is silent.
+/// Longer than the interval of reminders.
 async fn is_told_no_more(world: &World, words: &str) {
     tokio::time::sleep(Duration::from_mins(1)).await;
     let before = told(world, words);
@@ -38,8 +38,9 @@ async fn is_told_no_more(world: &World, words: &str) {
     assert_eq!(told(world, words), before, "{:?}", world.events());
 }
 
+// Behaviour: S10
 #[tokio::test(start_paused = true)]
-async fn what_the_adapter_refuses_is_told_again_and_asked_for_no_more_often() {
+async fn reminders_of_refusal_cause_no_extra_calls() {
     let world = World::start().await;
     for _ in 0..1000 {
         let error = AdapterError::field("spec.listeners[0].node_port", "is taken");
@@ -48,10 +49,10 @@ async fn what_the_adapter_refuses_is_told_again_and_asked_for_no_more_often() {
     world.service(service("web").port(80));
     let words =
         "spec.ports[0].nodePort: is taken; retried every 5 minutes, and as soon as the Service changes";
-    world.eventually("it is told", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
     is_told_for_two_hours(&world, words).await;
-    // At each look at all Services, and when the connection is renewed: the adapter may be able to do it by now.
+    // At each resync, and when the connection is renewed, since the adapter may support it by now.
     let asked = world.cloud.calls("EnsureLoadBalancer") - asked;
     assert!(asked <= 150 / 5 + 5, "{asked} in two and a half hours");
     world.cloud.edit(|state| state.errors.clear());
@@ -62,8 +63,9 @@ async fn what_the_adapter_refuses_is_told_again_and_asked_for_no_more_often() {
     is_told_no_more(&world, words).await;
 }
 
+// Behaviour: S10
 #[tokio::test(start_paused = true)]
-async fn what_is_tried_again_is_told_again_in_the_words_of_the_first_time() {
+async fn reminder_of_retried_failure_repeats_first_text() {
     let world = World::start().await;
     for n in 0..100 {
         let error = AdapterError::new(Reason::VendorQuota, format!("10 of 10 are in use, request {n}"));
@@ -71,8 +73,8 @@ async fn what_is_tried_again_is_told_again_in_the_words_of_the_first_time() {
     }
     world.service(service("web").port(80));
     let words = "10 of 10 are in use";
-    world.eventually("it is told", |world| told(world, words) == 1).await;
-    // It is told at a try, and the cloud is tried each 5 minutes.
+    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
+    // It is emitted with a retry, and the cloud is retried every 5 minutes.
     tokio::time::sleep(Duration::from_secs(150)).await;
     for times in 1..=4 {
         assert_eq!(told(&world, words), times, "{:?}", world.events());
@@ -83,12 +85,13 @@ async fn what_is_tried_again_is_told_again_in_the_words_of_the_first_time() {
     is_told_no_more(&world, words).await;
 }
 
+// Behaviour: S10
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_cannot_be_followed_is_told_as_long_as_it_stands() {
+async fn invalid_annotation_is_reported_while_it_lasts() {
     let world = World::start().await;
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
     let words = "lb.cloudadapter.dev/nonsense";
-    world.eventually("it is told", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
     is_told_for_two_hours(&world, words).await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
     world.change("web", |service| service.metadata.annotations = None);
@@ -96,13 +99,14 @@ async fn an_annotation_that_cannot_be_followed_is_told_as_long_as_it_stands() {
     is_told_no_more(&world, words).await;
 }
 
+// Behaviour: S9
 #[tokio::test(start_paused = true)]
-async fn what_is_built_for_hours_is_told_to_be_built() {
+async fn long_creation_is_re_emitted() {
     let world = World::start().await;
     world.cloud.edit(|state| state.pending = u32::MAX);
     world.service(service("web").port(80));
     let words = "Ensuring load balancer";
-    world.eventually("it is told", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
     is_told_for_two_hours(&world, words).await;
     world.cloud.edit(|state| state.pending = 0);
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -110,18 +114,18 @@ async fn what_is_built_for_hours_is_told_to_be_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_service_that_is_gone_nothing_is_told() {
+async fn deleted_service_gets_no_reminders() {
     let world = World::start().await;
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
     let words = "lb.cloudadapter.dev/nonsense";
-    world.eventually("it is told", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
     world.kube.delete::<Service>(&ObjectName::namespaced("default", "web"));
     is_told_no_more(&world, words).await;
 }
 
-/// The adapter was away, and refuses the Service now that it is back: that it was away is over.
+/// The adapter was unreachable and now refuses the Service, so the first condition is over.
 #[tokio::test(start_paused = true)]
-async fn what_was_in_the_way_before_is_not_told_again() {
+async fn past_condition_is_not_re_emitted() {
     let world = World::start().await;
     world
         .cloud

@@ -1,4 +1,4 @@
-//! Load balancers that nobody wants any more: with our finalizer, without it, and orphans.
+//! Load balancers that are no longer needed: with the finalizer, without it, and orphans.
 
 use std::time::Duration;
 
@@ -12,14 +12,17 @@ use crate::plan::{left_over::Orphans, service::FINALIZER};
 pub(super) const DELETING: &str = "Normal DeletingLoadBalancer web: Deleting load balancer";
 pub(super) const DELETED: &str = "Normal DeletedLoadBalancer web: Deleted load balancer";
 
+// Behaviour: S14, S15
 #[tokio::test(start_paused = true)]
-async fn a_deleted_service_goes_when_nothing_is_left() {
+async fn deleted_service_is_gone_when_nothing_is_left() {
     let world = World::start().await;
     world.service(service("web").port(80).finalizer("example.com/other"));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.cloud.edit(|state| state.pending = 2);
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("ours is off", |world| world.finalizers("web") == ["example.com/other"]).await;
+    world
+        .eventually("the finalizer is removed", |world| world.finalizers("web") == ["example.com/other"])
+        .await;
     assert!(world.ingress("web").is_empty());
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
     world
@@ -30,8 +33,9 @@ async fn a_deleted_service_goes_when_nothing_is_left() {
         .await;
 }
 
+// Behaviour: S18, P31
 #[tokio::test(start_paused = true)]
-async fn a_service_that_changes_its_type_loses_its_load_balancer_even_if_nobody_watched() {
+async fn unobserved_type_change_deletes_load_balancer() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -44,7 +48,7 @@ async fn a_service_that_changes_its_type_loses_its_load_balancer_even_if_nobody_
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_uninstalls_can_take_all_load_balancers_along_and_no_service() {
+async fn remove_all_deletes_load_balancers_and_keeps_services() {
     let world = World::start().await;
     world.service(service("web").port(80)).service(service("api").port(443));
     world.service(service("theirs").class("example.com/other").port(80).finalizer(FINALIZER));
@@ -59,39 +63,43 @@ async fn whoever_uninstalls_can_take_all_load_balancers_along_and_no_service() {
         assert_eq!(left.spec.unwrap().type_.as_deref(), Some("LoadBalancer"));
         assert!(world.finalizers(service).is_empty() && world.ingress(service).is_empty(), "{service}");
     }
-    assert_eq!(world.finalizers("theirs"), [FINALIZER], "it is another controller's");
+    assert_eq!(world.finalizers("theirs"), [FINALIZER], "it belongs to another controller");
 }
 
-/// As a Job's pod does when its node is drained: that Job is not done.
+/// As the pod of a Job when its node is drained: that Job must not count as complete.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_stopped_before_all_load_balancers_are_gone_says_so() {
+async fn stopped_remove_all_fails() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     let world = world.stop().await.without_any();
     world.cloud.slow("DeleteLoadBalancer", Duration::from_secs(15));
     let world = world.started().await;
-    world.eventually("it goes", |world| world.cloud.calls("DeleteLoadBalancer") > 0).await;
+    world.eventually("it is deleted", |world| world.cloud.calls("DeleteLoadBalancer") > 0).await;
     world.end();
     assert_eq!(world.failed().await, "stopped before all load balancers were removed");
 }
 
+// Behaviour: S10
 #[tokio::test(start_paused = true)]
-async fn an_error_keeps_the_finalizer() {
+async fn failed_deletion_keeps_finalizer() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.cloud.fail_next("DeleteLoadBalancer", AdapterError::new(Reason::VendorAuth, "token expired"));
     world.kube.delete::<Service>(&name("web"));
     world
-        .eventually("people hear of it", |world| world.events().iter().any(|it| it.contains("token expired")))
+        .eventually("an Event is emitted", |world| {
+            world.events().iter().any(|it| it.contains("token expired"))
+        })
         .await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
-    world.eventually("it goes in the end", |world| world.get("web").is_none()).await;
+    world.eventually("it is deleted in the end", |world| world.get("web").is_none()).await;
 }
 
+// Behaviour: S10, W17
 #[tokio::test(start_paused = true)]
-async fn a_throttled_removal_is_repeated_after_its_delay() {
+async fn throttled_deletion_is_retried_after_delay() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -102,13 +110,14 @@ async fn a_throttled_removal_is_repeated_after_its_delay() {
     }
     let begin = tokio::time::Instant::now();
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("it goes in the end", |world| world.get("web").is_none()).await;
+    world.eventually("it is deleted in the end", |world| world.get("web").is_none()).await;
     assert_eq!((begin.elapsed().as_secs(), world.cloud.calls("DeleteLoadBalancer")), (80, 3));
 }
 
-/// Somebody takes our finalizer off a Service that is being deleted, or all of them.
+/// Another client removes this controller's finalizer from a Service that is being deleted, or all finalizers.
+// Behaviour: S17, W15
 #[tokio::test(start_paused = true)]
-async fn what_this_process_made_goes_with_its_service_though_the_finalizer_was_stripped() {
+async fn created_load_balancer_is_deleted_without_finalizer() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -119,10 +128,12 @@ async fn what_this_process_made_goes_with_its_service_though_the_finalizer_was_s
     let begin = tokio::time::Instant::now();
     world.kube.put::<Service>(service("web").port(80).deleted());
     assert_eq!(world.get("web"), None);
-    world.eventually("it goes", |world| world.cloud.read(|state| state.load_balancers.is_empty())).await;
+    world
+        .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+        .await;
     assert!((40..50).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
-    let failed = "Warning DeleteLoadBalancerFailed web: Error deleting load balancer: 503; waits for the cloud adapter and the \
-                  cloud behind it, tried again by itself";
+    let failed = "Warning DeleteLoadBalancerFailed web: Error deleting load balancer: 503; waiting for the cloud adapter and the \
+                  cloud; retried automatically";
     world.eventually_events(&[DELETING, failed, DELETED]).await;
     let deletes = world.cloud.read(|state| state.deletes.clone());
     assert!(deletes.iter().all(|it| it.key.as_ref().is_some_and(|key| key.owner_uid == "uid-web")));
@@ -131,9 +142,9 @@ async fn what_this_process_made_goes_with_its_service_though_the_finalizer_was_s
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), calls);
 }
 
+// Behaviour: S17
 #[tokio::test(start_paused = true)]
-async fn a_service_that_changes_its_type_without_our_finalizer_loses_its_load_balancer_even_if_nobody_watched()
- {
+async fn unobserved_type_change_without_finalizer_deletes_load_balancer() {
     for watched in [true, false] {
         let mut world = World::start().await;
         world.service(service("web").port(80));
@@ -151,7 +162,9 @@ async fn a_service_that_changes_its_type_without_our_finalizer_loses_its_load_ba
         if !watched {
             world = world.restart().await;
         }
-        world.eventually("it goes", |world| world.cloud.read(|state| state.load_balancers.is_empty())).await;
+        world
+            .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+            .await;
         world.eventually_events(&[DELETING, DELETED]).await;
         let patches = world.kube.writes().split_off(writes);
         assert!(patches.iter().all(|it| it.path.contains("events")), "{watched}: {patches:?}");
@@ -159,9 +172,9 @@ async fn a_service_that_changes_its_type_without_our_finalizer_loses_its_load_ba
     }
 }
 
-/// Nothing goes that the API server, asked live, says is wanted.
+/// A load balancer is not deleted if its Service exists according to a live answer of the API server.
 #[tokio::test(start_paused = true)]
-async fn without_the_api_server_s_live_word_nothing_goes() {
+async fn nothing_is_deleted_without_live_answer() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -170,12 +183,15 @@ async fn without_the_api_server_s_live_word_nothing_goes() {
     world.kube.put::<Service>(service("web").port(80).deleted());
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
-    world.eventually("it goes", |world| world.cloud.read(|state| state.load_balancers.is_empty())).await;
+    world
+        .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+        .await;
 }
 
-/// Many Services that vanish at once, with their finalizers, are more likely a restored backup than what somebody wants.
+/// Many Services that disappear at once, with their finalizers, are probably due to a restored backup.
+// Behaviour: S17
 #[tokio::test(start_paused = true)]
-async fn many_services_that_vanish_at_once_take_no_load_balancer_along() {
+async fn brake_holds_many_vanished_services() {
     for apart in [Duration::ZERO, Duration::from_millis(500)] {
         let world = World::start().await;
         for n in 0..10 {
@@ -194,7 +210,7 @@ async fn many_services_that_vanish_at_once_take_no_load_balancer_along() {
             let events = world.events();
             (0..6).all(|n| events.iter().any(|it| it.starts_with(&format!("Warning OrphanHeld web-{n}"))))
         };
-        world.eventually("people hear of each", held).await;
+        world.eventually("an Event on each", held).await;
         tokio::time::sleep(Duration::from_mins(20)).await;
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "{apart:?} apart");
         assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 10, "{apart:?} apart");
@@ -204,9 +220,9 @@ async fn many_services_that_vanish_at_once_take_no_load_balancer_along() {
     }
 }
 
-/// What is just being built may be there already.
+/// A load balancer that is being created may exist already.
 #[tokio::test(start_paused = true)]
-async fn those_whose_first_ensure_is_under_way_count_among_many_that_vanish() {
+async fn brake_counts_load_balancers_under_creation() {
     let world = World::start().await;
     for n in 0..6 {
         world.service(service(&format!("web-{n}")).port(80));
@@ -221,7 +237,7 @@ async fn those_whose_first_ensure_is_under_way_count_among_many_that_vanish() {
     let begun = |world: &World| {
         (6..9).all(|n| world.cloud.read(|it| it.under_way.contains_key(&format!("uid-web-{n}"))))
     };
-    world.eventually("three are being built", begun).await;
+    world.eventually("three are being created", begun).await;
     for n in 5..9 {
         world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
     }
@@ -230,9 +246,10 @@ async fn those_whose_first_ensure_is_under_way_count_among_many_that_vanish() {
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 9);
 }
 
-/// A person does as the Event says.
+/// The operator does what the Event says.
+// Behaviour: S17
 #[tokio::test(start_paused = true)]
-async fn many_that_vanished_are_few_once_a_person_has_removed_some() {
+async fn brake_releases_after_manual_deletions() {
     let world = World::start().await;
     for n in 0..10 {
         world.service(service(&format!("web-{n}")).port(80));
@@ -244,28 +261,28 @@ async fn many_that_vanished_are_few_once_a_person_has_removed_some() {
         world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
     }
     let held = |world: &World| world.events().iter().filter(|it| it.contains("OrphanHeld web-")).count() == 6;
-    world.eventually("people hear of each", held).await;
+    world.eventually("an Event on each", held).await;
     for n in 0..4 {
         world.cloud.edit(|state| drop(state.load_balancers.remove(&format!("lb-uid-web-{n}"))));
     }
     tokio::time::sleep(Duration::from_mins(6)).await;
-    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 4, "the other two may go");
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 4, "the other two may be deleted");
     let deletes = world.cloud.calls("DeleteLoadBalancer");
     tokio::time::sleep(Duration::from_hours(2)).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "nothing is left to do");
 }
 
+// Behaviour: S22
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_nobody_wants_is_reported_and_kept() {
+async fn orphan_is_reported_and_kept() {
     let world = orphaned(World::new()).await;
     tokio::time::sleep(Duration::from_hours(30)).await;
     let told: Vec<_> = world.events().into_iter().filter(|it| it.contains("Orphan")).collect();
     assert_eq!(
         told,
-        [
-            "Warning OrphanedLoadBalancer web: No Service wants load balancer lb-uid-web any more; remove it by `cloudctl orphans --delete` if \
-             nobody needs it, or start service-controller with --orphans=delete"
-        ]
+        ["Warning OrphanedLoadBalancer web: No Service uses load balancer lb-uid-web any more. \
+            Delete it with `cloudctl orphans --delete`, or start service-controller with \
+            --orphans=delete"]
     );
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
@@ -273,8 +290,9 @@ async fn a_load_balancer_that_nobody_wants_is_reported_and_kept() {
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 
+// Behaviour: S22, W15
 #[tokio::test(start_paused = true)]
-async fn an_orphan_goes_after_a_while_if_that_is_asked_for() {
+async fn orphan_is_deleted_after_minimum_age() {
     let world = orphaned(World::new().orphans(Orphans::DeleteAfter(HOUR))).await;
     tokio::time::sleep(HOUR - Duration::from_mins(2)).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "not yet");
@@ -283,9 +301,9 @@ async fn an_orphan_goes_after_a_while_if_that_is_asked_for() {
     world.eventually_events(&[DELETING, DELETED]).await;
 }
 
-/// The tag says another name, as one that was cut short does; the UID decides.
+/// The tag has another name, as if it was truncated. The UID decides.
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_knows_under_another_name_is_no_orphan() {
+async fn service_with_other_name_is_not_an_orphan() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -293,7 +311,7 @@ async fn what_the_api_server_knows_under_another_name_is_no_orphan() {
     world.cloud.edit(|state| {
         state.load_balancers.values_mut().for_each(|it| it.owner.as_mut().unwrap().name = "we".to_owned());
     });
-    // It wants none any more, so that only the live list knows it.
+    // The Service needs none any more, so that only the live listing contains it.
     world.change("web", |service| {
         service.metadata.finalizers = None;
         service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
@@ -304,9 +322,10 @@ async fn what_the_api_server_knows_under_another_name_is_no_orphan() {
     assert!(world.events().iter().any(|it| it.contains("OrphanedLoadBalancer we")), "{:?}", world.events());
 }
 
-/// Credentials of another cluster, a restored backup: then all proofs are wrong together.
+/// Credentials of another cluster, or a restored backup: then all proofs are wrong at the same time.
+// Behaviour: S22
 #[tokio::test(start_paused = true)]
-async fn many_orphans_are_held_until_a_person_removes_some() {
+async fn many_orphans_are_held_until_some_are_deleted() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
     for n in 0..10 {
         world.service(service(&format!("web-{n}")).port(80));
@@ -321,9 +340,9 @@ async fn many_orphans_are_held_until_a_person_removes_some() {
     tokio::time::sleep(5 * HOUR).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
     let held = world.events().into_iter().find(|it| it.starts_with("Warning OrphanHeld web-"));
-    let held = held.expect("people hear of it");
+    let held = held.expect("an Event is emitted");
     assert!(
-        held.contains("4 of 10 load balancers have no Service any more, more than the 3 that may go"),
+        held.contains("4 of 10 load balancers have no Service, more than the 3 that may be deleted at once"),
         "{held}"
     );
 
@@ -331,11 +350,11 @@ async fn many_orphans_are_held_until_a_person_removes_some() {
         world.cloud.edit(|state| drop(state.load_balancers.remove(id)));
     }
     tokio::time::sleep(HOUR).await;
-    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 6, "two may go");
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 6, "two may be deleted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_already_is_no_orphan() {
+async fn load_balancer_being_deleted_is_not_an_orphan() {
     let world = orphaned(World::new().orphans(Orphans::DeleteAfter(HOUR))).await;
     world.cloud.edit(|state| {
         state.load_balancers.values_mut().for_each(|it| it.set_state(LoadBalancerState::Deleting));
@@ -344,7 +363,7 @@ async fn what_goes_already_is_no_orphan() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
 }
 
-/// A world in which `web` went without its load balancer while nobody watched.
+/// A world in which `web` was deleted without its load balancer while no controller ran.
 pub(super) async fn orphaned(world: World) -> World {
     let world = world.started().await;
     world.service(service("web").port(80));
@@ -355,9 +374,10 @@ pub(super) async fn orphaned(world: World) -> World {
     world.restart().await
 }
 
-/// The load balancer of the first one is not the second one's, though both are called the same.
+/// The load balancer of the first Service does not belong to the second one, although both have the same name.
+// Behaviour: S7
 #[tokio::test(start_paused = true)]
-async fn a_service_made_anew_under_its_name_is_another_service() {
+async fn recreated_service_is_another_service() {
     let world = World::start().await;
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
@@ -373,6 +393,6 @@ async fn a_service_made_anew_under_its_name_is_another_service() {
             keys.collect::<Vec<_>>()
         })
     };
-    world.eventually("the first one's is gone", |world| owners(world) == ["uid-again"]).await;
+    world.eventually("the one of the first is deleted", |world| owners(world) == ["uid-again"]).await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }

@@ -1,4 +1,4 @@
-//! Two replicas that share the Services between them.
+//! Two replicas that share the Services.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{NAMES, Rooms};
 pub(super) const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 24;
 
-/// A replica at work in these shards of four.
+/// A replica that holds these of the four shards.
 pub(super) fn replica(
     kube: &FakeKube,
     cloud: &FakeCloud,
@@ -27,7 +27,7 @@ pub(super) fn replica(
     (seats, running)
 }
 
-/// But for what is kept on the Lease.
+/// Without fields that are kept on the Lease.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }
@@ -36,8 +36,9 @@ fn called(n: usize) -> String {
     format!("s{n}")
 }
 
+// Behaviour: P9
 #[tokio::test(start_paused = true)]
-async fn replicas_do_each_service_once_and_what_one_leaves_another_takes_up() {
+async fn shards_partition_services_and_move_between_replicas() {
     let world = World::new();
     let (first, _running) = replica(&world.kube, &world.cloud, [0, 1]);
     let (second, _running) = replica(&world.kube, &world.cloud, [2]);
@@ -52,8 +53,8 @@ async fn replicas_do_each_service_once_and_what_one_leaves_another_takes_up() {
     world.eventually("three quarters have an address", |world| served(world, &[0, 1, 2])).await;
     world.quiet().await;
     let n_ours = (0..N).filter(|n| shard(*n) != 3).count();
-    assert!(n_ours < N, "some belong to the shard that nobody has");
-    assert_eq!(n_writes(&world), 2 * n_ours, "finalizer and status, by whoever has it");
+    assert!(n_ours < N, "some belong to the shard without a replica");
+    assert_eq!(n_writes(&world), 2 * n_ours, "finalizer and status, written by the replica with the shard");
     let fences = world.cloud.read(|state| {
         let fences = state.ensures.iter().map(|it| it.fence.clone().unwrap_or_default().scope);
         fences.collect::<std::collections::BTreeSet<_>>()
@@ -65,7 +66,7 @@ async fn replicas_do_each_service_once_and_what_one_leaves_another_takes_up() {
     world.eventually("all have one", |world| served(world, &[0, 1, 2, 3])).await;
     world.quiet().await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
-    // It moves: each of its Services is asked about once, and nothing is written.
+    // The shard moves: each of its Services costs one call, and nothing is written.
     first.take(1);
     second.give(1, LASTS);
     world.quiet().await;
@@ -74,13 +75,13 @@ async fn replicas_do_each_service_once_and_what_one_leaves_another_takes_up() {
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked + moved);
 
     (0..N).for_each(|n| world.kube.delete::<Service>(&name(&called(n))));
-    world.eventually("all go", |world| (0..N).all(|n| world.get(&called(n)).is_none())).await;
+    world.eventually("all are deleted", |world| (0..N).all(|n| world.get(&called(n)).is_none())).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), u32::try_from(N).unwrap(), "each once");
 }
 
-/// What the first replica remembers is worth nothing: another one was at work meanwhile.
+/// The memory of the first replica is void, because another replica held the shard since.
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_comes_back_is_looked_at_as_after_a_start() {
+async fn regained_shard_is_reconciled_like_after_start() {
     let world = World::new();
     let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
     world.service(service("web").port(80));
@@ -91,7 +92,7 @@ async fn a_shard_that_comes_back_is_looked_at_as_after_a_start() {
     seats.take(other);
     seats.give(other, LASTS);
     world.quiet().await;
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked, "the others' memory stays");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked, "the memory of the other shards is kept");
     seats.take(shard);
     seats.give(shard, LASTS);
     world.quiet().await;
@@ -99,15 +100,15 @@ async fn a_shard_that_comes_back_is_looked_at_as_after_a_start() {
     assert_eq!(n_writes(&world), 2);
 }
 
-/// A worker is at it when the shard goes: what it would write then is another's to write.
+/// A worker is active when the shard is lost. It must not write any more.
 #[tokio::test(start_paused = true)]
-async fn what_began_before_a_shard_was_lost_writes_nothing_after() {
+async fn work_of_lost_shard_writes_nothing() {
     let world = World::new();
     let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
     world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(20));
     world.service(service("web").port(80));
     world.eventually("it has the finalizer", |world| world.finalizers("web") == [FINALIZER]).await;
-    // The adapter is at it by now.
+    // The adapter is working on it by now.
     tokio::time::sleep(Duration::from_secs(10)).await;
     let shard = seats.shards().of("uid-web");
     seats.take(shard);
@@ -117,9 +118,9 @@ async fn what_began_before_a_shard_was_lost_writes_nothing_after() {
     world.eventually_ingress_of("web").await;
 }
 
-/// A newer writer was there, though this process thinks that it has the shard: its other shards are nobody else's business.
+/// Another replica with a newer fence was active although this process holds the shard. Its other shards are not affected.
 #[tokio::test(start_paused = true)]
-async fn a_newer_writer_in_one_shard_ends_no_process() {
+async fn newer_fence_in_one_shard_does_not_end_process() {
     let world = World::new();
     let (_seats, mut running) = replica(&world.kube, &world.cloud, 0..4);
     let newer = AdapterError::new(Reason::StaleFence, "a newer one was here");
@@ -128,5 +129,5 @@ async fn a_newer_writer_in_one_shard_ends_no_process() {
         world.service(service(&called(n)).port(80));
     });
     world.eventually("all have one", |world| (0..8).all(|n| !world.ingress(&called(n)).is_empty())).await;
-    assert!(running.try_join_next().is_none(), "it goes on");
+    assert!(running.try_join_next().is_none(), "it continues");
 }

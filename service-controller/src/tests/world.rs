@@ -1,4 +1,4 @@
-//! The two fakes with the controller between them.
+//! The two fakes, with the controller between them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,10 +27,10 @@ use crate::{
     reconcile::Reconciler,
 };
 
-/// Longer than any pause of the controller that is not a backoff or a resync.
+/// Longer than any delay of the controller that is not a backoff or a resync.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// How the controller works unless a test says otherwise.
+/// Settings of the controller unless a test changes them.
 pub(super) fn work() -> Work {
     Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report }
 }
@@ -48,7 +48,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Both fakes, and no controller yet.
+    /// Both fakes, without a controller.
     pub(super) fn new() -> Self {
         let (kube, cloud) = (FakeKube::new(), FakeCloud::new());
         cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
@@ -58,38 +58,38 @@ impl World {
         Self { kube, cloud, health, explain, stop, running, work, dry_run, reconciler }
     }
 
-    /// The controller that is started then only looks, or acts again.
+    /// Sets or clears dry-run mode for the next controller.
     pub(super) fn only_looking(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// The controller that is started then understands these annotations, too.
+    /// Makes the next controller understand these annotations, too.
     pub(super) fn compat(mut self, compat: Compat) -> Self {
         self.work.reading.compat = Some(compat);
         self
     }
 
-    /// The controller that is started then understands no annotations but ours.
+    /// Makes the next controller understand only its own annotations.
     pub(super) fn without_compat(mut self) -> Self {
         self.work.reading.compat = None;
         self
     }
 
-    /// To the controller that is started then these classes are ours.
+    /// Sets the classes of the next controller.
     pub(super) fn classes(mut self, classes: Classes) -> Self {
         self.work.reading.classes = classes;
         self
     }
 
-    /// The controller that is started then calls load balancers so.
+    /// Sets the name template of the next controller.
     pub(super) fn names(mut self, template: &str) -> Self {
         let template = Template::read(template, "prod").expect("good");
         self.work.reading.defaults = self.work.reading.defaults.called(Some(template));
         self
     }
 
-    /// The controller that is started then gives new load balancers so many members at most.
+    /// Sets the member limit of the next controller.
     pub(super) fn members(mut self, members: usize) -> Self {
         let defaults = self.work.reading.defaults;
         let bounds = Bounds { members, ..defaults.bounds().clone() };
@@ -97,19 +97,19 @@ impl World {
         self
     }
 
-    /// The controller that is started then does this about orphans.
+    /// Sets how the next controller handles orphans.
     pub(super) fn orphans(mut self, orphans: Orphans) -> Self {
         self.work.orphans = orphans;
         self
     }
 
-    /// The controller that is started then removes all load balancers.
+    /// Makes the next controller delete all load balancers.
     pub(super) fn without_any(mut self) -> Self {
         self.work.reading.none_wanted = true;
         self
     }
 
-    /// The controller that is started then has so many workers.
+    /// Sets the number of workers of the next controller.
     pub(super) fn workers(mut self, workers: usize) -> Self {
         self.work.workers = workers;
         self
@@ -141,7 +141,7 @@ impl World {
     /// Waits until the controller has ended with an error, and returns it.
     pub(super) async fn failed(mut self) -> String {
         let ended = self.running.join_next().await.expect("it runs").expect("no panic");
-        format!("{:#}", ended.expect_err("not all is done"))
+        format!("{:#}", ended.expect_err("not complete"))
     }
 
     /// Asks the controller to end.
@@ -149,7 +149,7 @@ impl World {
         self.stop.cancel();
     }
 
-    /// Waits until the controller has ended by itself.
+    /// Waits until the controller ends by itself.
     pub(super) async fn ended(mut self) -> Self {
         while let Some(ended) = self.running.join_next().await {
             ended.expect("no panic").expect("a stop that was asked for");
@@ -184,7 +184,7 @@ impl World {
         self.get(service).and_then(|it| it.metadata.finalizers).unwrap_or_default()
     }
 
-    /// The addresses in the status.
+    /// Addresses in the status.
     pub(super) fn ingress(&self, service: &str) -> Vec<String> {
         let status = self.get(service).and_then(|it| it.status).and_then(|it| it.load_balancer);
         let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
@@ -195,7 +195,7 @@ impl World {
         self.cloud.read(|state| state.ensures.last().cloned()).expect("an ensure")
     }
 
-    /// The names of the nodes behind the load balancer that was asked for last.
+    /// Names of the nodes in the last ensure.
     pub(super) fn backends(&self) -> Vec<String> {
         let id = self.last_ensure().spec.unwrap_or_default().backend_set_id;
         let set = self.cloud.read(|state| state.backend_sets.get(&id).cloned()).unwrap_or_default();
@@ -204,7 +204,7 @@ impl World {
         names
     }
 
-    /// `web` asks for another port, which the adapter refuses. Afterwards the wish is old enough to be asked for again.
+    /// Lets `web` request another port, which the adapter refuses. Afterwards a retry of the settings is due.
     pub(super) async fn asks_for_a_port_that_is_refused(&self, change: impl FnOnce(&mut Service)) {
         tokio::time::sleep(Duration::from_mins(1)).await;
         self.refuse_next();
@@ -213,16 +213,16 @@ impl World {
             change(service);
         });
         let told = |world: &Self| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
-        self.eventually("the wish is refused", told).await;
+        self.eventually("the settings are refused", told).await;
         tokio::time::sleep(LAG + Duration::from_secs(10)).await;
     }
 
-    /// The wish is refused again, and the nodes that come do not wait for the next look.
+    /// The settings are refused again, and added nodes do not wait for the next resync.
     pub(super) async fn is_refused_again_and_gets_nodes(&self, come: impl FnOnce(), want: &[&str]) {
         self.refuse_next();
         let begin = Instant::now();
         come();
-        self.eventually("the nodes are followed", |world| world.backends() == want).await;
+        self.eventually("the nodes are updated", |world| world.backends() == want).await;
         assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
     }
 
@@ -231,7 +231,7 @@ impl World {
         self.cloud.fail_next("EnsureLoadBalancer", error);
     }
 
-    /// Of how many Services the controller remembers anything.
+    /// Number of Services in the controller's memory.
     pub(super) fn remembered(&self) -> usize {
         self.reconciler.as_ref().map_or(0, |it| it.remembered())
     }
@@ -255,16 +255,16 @@ impl World {
 
     pub(super) async fn eventually_events(&self, want: &[&str]) {
         let all = |world: &Self| want.iter().all(|event| world.events().iter().any(|it| it == event));
-        self.eventually(&format!("{want:?} are told"), all).await;
+        self.eventually(&format!("Events {want:?} are emitted"), all).await;
     }
 
-    /// Lets everything happen that happens without a further cause.
+    /// Waits until everything that was triggered is done.
     pub(super) async fn quiet(&self) {
         tokio::time::sleep(QUIET).await;
     }
 }
 
-/// What an adapter can do.
+/// Capabilities of an adapter.
 pub(super) fn capabilities(names: &[&str]) -> Vec<Capability> {
     let capability = |name: &&str| Capability {
         name: (*name).to_owned(),

@@ -1,4 +1,4 @@
-//! A collector on a loopback port that keeps what it gets.
+//! A collector on a loopback port that stores the spans that it receives.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// A collector that takes OTLP over HTTP, as protobuf.
+/// A collector for OTLP over HTTP, as protobuf.
 #[derive(Debug)]
 pub struct Collector {
     endpoint: String,
@@ -29,22 +29,22 @@ pub struct Collector {
 
 type Kept = Arc<Mutex<Vec<Received>>>;
 
-/// A span that a process sent.
+/// A received span.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The process.
+    /// The service name of the process.
     pub service: String,
     /// The span's name.
     pub name: String,
-    /// The trace, in hexadecimal digits.
+    /// The trace ID, hexadecimal.
     pub trace: String,
-    /// The span's ID, in the same.
+    /// The span ID, hexadecimal.
     pub id: String,
-    /// That of its parent; empty for a root.
+    /// The ID of the parent; empty for a root.
     pub parent: String,
     /// Attributes, as text.
     pub attributes: BTreeMap<String, String>,
-    /// The traces that it is linked to.
+    /// IDs of the linked traces.
     pub links: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Collector {
     /// Opens the port.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Returns the error of the operating system.
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
@@ -70,19 +70,19 @@ impl Collector {
         Ok(Self { endpoint, received, connections, _serving: serving })
     }
 
-    /// What `OTEL_EXPORTER_OTLP_ENDPOINT` has to be.
+    /// The value for `OTEL_EXPORTER_OTLP_ENDPOINT`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// How many connections came so far.
+    /// Number of connections so far.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// All that came so far.
+    /// The spans received so far.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -125,7 +125,7 @@ fn text(value: Option<AnyValue>) -> String {
         Some(Value::BoolValue(value)) => value.to_string(),
         Some(Value::IntValue(value)) => value.to_string(),
         Some(Value::DoubleValue(value)) => value.to_string(),
-        // None of ours.
+        // Not used by this project.
         _ => String::new(),
     }
 }

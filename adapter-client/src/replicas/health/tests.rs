@@ -1,4 +1,4 @@
-//! Watches that end, on paused time: the replica is in memory, and its connections end as those of an adapter do.
+//! Watches that end, with paused time: the replica is in memory, and its connections end like those of an adapter.
 
 use std::{
     io,
@@ -24,16 +24,16 @@ use tonic_health::{
 use super::*;
 use crate::{connector::settings, target::HostPort};
 
-/// When a connection is ended in order, and how long after that it is cut.
+/// When a connection is shut down, and how long after that it is cut.
 const AGE: Duration = Duration::from_mins(30);
 const GRACE: Duration = Duration::from_mins(2);
 
-/// A process that serves one connection after another, for as long as it is there.
+/// A process that serves one connection after another while it exists.
 #[derive(Debug)]
 struct Replica {
     /// `None`: connections are refused.
     health: Option<HealthReporter>,
-    /// Nothing is read or written any more.
+    /// Whether reads and writes hang.
     vanished: watch::Sender<bool>,
     connections: watch::Sender<u32>,
     servers: JoinSet<()>,
@@ -57,12 +57,12 @@ impl Shared {
         self.0.lock().unwrap()
     }
 
-    /// Connections that come from now on meet this process, or nobody.
+    /// Connects new connections to this process, or to none.
     fn is_followed_by(&self, health: Option<HealthReporter>) {
         self.lock().health = health;
     }
 
-    /// Waits until so many connections were taken.
+    /// Waits until this many connections were accepted.
     async fn connections(&self, enough: u32) {
         let mut connections = self.lock().connections.subscribe();
         connections.wait_for(|&connections| connections >= enough).await.unwrap();
@@ -78,7 +78,7 @@ impl Shared {
         Ok(TokioIo::new(ours))
     }
 
-    /// Follows its health. What the table shows comes out, each time that it changes.
+    /// Watches its health. Sends each change of the table.
     fn follow(&self) -> (mpsc::UnboundedReceiver<String>, JoinSet<()>) {
         let connector = self.clone();
         let connector = tower::service_fn(move |_uri| std::future::ready(connector.connect()));
@@ -107,7 +107,7 @@ async fn told(status: tonic_health::ServingStatus) -> HealthReporter {
     health
 }
 
-/// Serves one connection as an adapter does: in the end it says so, waits for the streams, and cuts what is left of them.
+/// Serves one connection like an adapter: at the end it announces the shutdown, waits for the streams, and cuts the rest.
 async fn serve(io: DuplexStream, health: HealthReporter, mut vanished: watch::Receiver<bool>) {
     let service = HealthServer::new(HealthService::from_health_reporter(health));
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -129,20 +129,20 @@ async fn a_connection_that_is_replaced_changes_nothing() {
     let (mut history, _tasks) = replica.follow();
     replica.connections(4).await;
     assert_eq!(history.recv().await.unwrap(), "serves");
-    assert!(history.try_recv().is_err(), "all that is to be told");
+    assert!(history.try_recv().is_err(), "no further report");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_there_when_the_watch_is_opened_again_is_down() {
+async fn a_replica_that_is_gone_when_its_watch_reopens_is_down() {
     let replica = Shared::serving().await;
     let (mut history, _tasks) = replica.follow();
     assert_eq!(history.recv().await.unwrap(), "serves");
     replica.is_followed_by(None);
-    assert_eq!(history.recv().await.unwrap(), "is away: the connection was refused");
+    assert_eq!(history.recv().await.unwrap(), "is not reachable: the connection was refused");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_serve_when_the_watch_is_opened_again_stands_by() {
+async fn a_replica_that_stopped_serving_becomes_a_standby() {
     let replica = Shared::serving().await;
     let (mut history, _tasks) = replica.follow();
     assert_eq!(history.recv().await.unwrap(), "serves");
@@ -151,13 +151,13 @@ async fn who_does_not_serve_when_the_watch_is_opened_again_stands_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_vanishes_is_down_before_another_one_leads() {
+async fn a_vanished_replica_is_down_before_another_leads() {
     let replica = Shared::serving().await;
     let (mut history, _tasks) = replica.follow();
     assert_eq!(history.recv().await.unwrap(), "serves");
     let start = Instant::now();
     replica.is_followed_by(None);
     replica.lock().vanished.send_replace(true);
-    assert_eq!(history.recv().await.unwrap(), "is away: the connection was refused");
+    assert_eq!(history.recv().await.unwrap(), "is not reachable: the connection was refused");
     assert!(start.elapsed() <= Duration::from_secs(10), "{:?}", start.elapsed());
 }

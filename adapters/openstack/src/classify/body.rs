@@ -1,17 +1,17 @@
-//! How the services say no: four dialects.
+//! Error bodies of the services, in four formats.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use cloud_adapter::vendor::VendorResponse;
 use serde::Deserialize;
 
-/// Characters of an answer in no dialect that go into the message.
+/// Maximum number of characters of an unrecognised body that are copied into the message.
 const EXCERPT: usize = 120;
 
-/// A refusal.
+/// An error that a service reported.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refusal {
-    /// The service's own code, as far as it has any.
+    /// The service's own error code, if it has any.
     pub(super) code: Option<String>,
     pub(super) message: String,
     pub(super) retry_after: Option<Duration>,
@@ -19,7 +19,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a body in whatever dialect it is.
+    /// Reads a body in any of the four formats.
     pub(super) fn read(response: &VendorResponse) -> Self {
         let body = response.body();
         let told = serde_json::from_slice::<Octavia>(body).map(Self::from);
@@ -27,7 +27,7 @@ impl Refusal {
             .unwrap_or_else(|_other| Self::unread(response))
     }
 
-    /// Whether a service speaks, and not a proxy, or another server at its address.
+    /// Whether the answer is from a service, and not from a proxy or another server at its address.
     pub(super) fn is_ours(&self) -> bool {
         self.ours
     }
@@ -58,8 +58,8 @@ impl From<Octavia> for Refusal {
     }
 }
 
-/// Nova: `{"itemNotFound": {"code": 404, "message": "..."}}`, where the name is the code; Keystone: `error`, with a title;
-/// Neutron: `NeutronError`, with a type.
+/// Nova: `{"itemNotFound": {"code": 404, "message": "..."}}`, where the key is the code; Keystone: `error`, with a title; Neutron:
+/// `NeutronError`, with a type.
 type Named = BTreeMap<String, Words>;
 
 #[derive(Deserialize)]

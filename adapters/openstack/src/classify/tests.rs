@@ -1,4 +1,4 @@
-//! Answers as the services write them, and what each means.
+//! Recorded answers of the services, and the fault of each.
 
 use cloud_adapter::vendor::Family;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn keystone(code: u16, title: &str, message: &str) -> Value {
 }
 
 #[test]
-fn each_refusal_of_nova_and_keystone_has_its_meaning() {
+fn errors_of_nova_and_keystone_are_classified() {
     let nova = |name: &str, code: u16, message: &str| json!({ name: { "code": code, "message": message } });
     for (status, body, wanted, code) in [
         (
@@ -71,7 +71,7 @@ fn each_refusal_of_nova_and_keystone_has_its_meaning() {
 }
 
 #[test]
-fn credentials_that_keystone_does_not_find_are_rejected_and_nothing_is_gone() {
+fn unknown_credentials_are_auth_errors_and_not_absence() {
     let log_in = Operation::read(Family::Identity, "CreateToken");
     for message in [
         "Could not find Application Credential: 1afa666b2d0242b7af9190175687132d.",
@@ -85,7 +85,7 @@ fn credentials_that_keystone_does_not_find_are_rejected_and_nothing_is_gone() {
 }
 
 #[test]
-fn each_refusal_of_neutron_and_octavia_has_its_meaning() {
+fn errors_of_neutron_and_octavia_are_classified() {
     for (status, body, wanted) in [
         (404, neutron("PortNotFound", "Port 1 could not be found."), Fault::NotFound),
         (404, neutron("HTTPNotFound", "The resource could not be found."), Fault::Nonsense),
@@ -144,7 +144,7 @@ fn each_refusal_of_neutron_and_octavia_has_its_meaning() {
 }
 
 #[test]
-fn neutrons_refusals_about_security_groups_are_told_apart_by_type() {
+fn errors_about_security_groups_are_classified_by_type() {
     let conflict = "Error Cannot apply both stateful and stateless security groups on the same port at the same time \
                     while attempting the operation.";
     for (status, kind, message, wanted) in [
@@ -162,7 +162,7 @@ fn neutrons_refusals_about_security_groups_are_told_apart_by_type() {
 }
 
 #[test]
-fn what_is_no_service_never_says_that_something_is_gone() {
+fn answers_of_other_servers_never_prove_absence() {
     let page = |status: u16, body: &'static str| {
         let answer = http::Response::builder().status(status).body(body.into()).expect("an answer");
         classify(READ, &answer).expect("no success").fault
@@ -176,7 +176,7 @@ fn what_is_no_service_never_says_that_something_is_gone() {
 }
 
 #[test]
-fn who_is_too_fast_hears_for_how_long_to_wait() {
+fn throttling_is_returned_with_its_delay() {
     let wait = |name: &str, value: &str, body: &Value| {
         let answer = http::Response::builder().status(429).header("date", "Sat, 21 Nov 2026 08:00:00 GMT");
         let answer = answer.header(name, value).body(body.to_string().into()).expect("an answer");
@@ -193,14 +193,14 @@ fn who_is_too_fast_hears_for_how_long_to_wait() {
 }
 
 #[test]
-fn a_network_that_the_router_does_not_reach_is_nothing_to_wait_for() {
+fn unreachable_network_is_invalid() {
     let body =
         neutron("ExternalGatewayForFloatingIPNotFound", "External network 1 is not reachable from subnet 2.");
     assert_eq!(meaning(WRITE, 404, &body).0, Fault::Invalid);
 }
 
 #[test]
-fn only_nova_throttles_with_413_and_says_until_when() {
+fn only_413_of_nova_with_a_delay_is_throttling() {
     let over_limit = json!({ "overLimit": { "code": 413, "message": "This request was rate-limited.", "retryAfter": "9" } });
     let error = classify(READ, &answer(413, &over_limit)).expect("no success");
     assert_eq!((error.fault, error.retry_after), (Fault::Throttled, Some(Duration::from_secs(9))));

@@ -1,4 +1,4 @@
-//! Neutron's calls, which floating IPs are made of.
+//! Neutron's calls for floating IPs.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ use crate::{
     parameters::floating_subnet_field,
 };
 
-/// What is read of a floating IP.
+/// Fields of a floating IP that are read.
 const FIELDS: [&str; 7] = [
     "id",
     "floating_ip_address",
@@ -41,7 +41,7 @@ pub(crate) const UPDATE_FLOATING_IP: Operation = Operation::write(Family::Networ
 pub(crate) const DELETE_FLOATING_IP: Operation = Operation::write(Family::Network, "DeleteFloatingIp");
 
 impl Client {
-    /// A page of the project's floating IPs. `query`: that of a later one.
+    /// Lists a page of the project's floating IPs. `query` is set for later pages.
     pub(crate) async fn list_floating_ips(
         &self,
         session: &Session,
@@ -55,7 +55,7 @@ impl Client {
         self.floating_ips(session, &query).await
     }
 
-    /// Makes one that leads to a load balancer. Where nobody says from which network, a look for the only one comes first.
+    /// Creates a floating IP attached to a load balancer. If no external network is configured, looks up the only one first.
     pub(crate) async fn create_floating_ip(
         &self,
         session: &Session,
@@ -78,8 +78,8 @@ impl Client {
         self.write(session, create(), &json!({ "floatingip": At { new: &new, target } })).await
     }
 
-    /// Makes one that leads nowhere, to take the place of another. One that is from the same pool by another name stays, and says so. A look
-    /// for the pool comes first.
+    /// Creates an unattached floating IP that replaces another. If `former` is from the same pool under another name, it stays, and only
+    /// its description changes. Looks up the pool first.
     pub(crate) async fn reserve_floating_ip(
         &self,
         session: &Session,
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Lets one lead to a load balancer.
+    /// Attaches a floating IP to a load balancer.
     pub(crate) async fn attach_floating_ip(
         &self,
         session: &Session,
@@ -113,11 +113,11 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Lets one that the project has lead to a load balancer, and records its owner. A read of its ID comes first; of two callers the
-    /// first keeps it, where Neutron counts revisions.
+    /// Attaches a floating IP of the project to a load balancer, and records its owner. Reads its ID first; if two callers attach it at
+    /// once, the first one gets it, provided that Neutron counts revisions.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] if it is in use, or its description says that it is another's.
+    /// Returns [`Fault::Invalid`] if the floating IP is in use, or if its description names another owner.
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// One that the project has, whoever made it.
+    /// Finds a floating IP of the project by its address.
     async fn reserved(&self, session: &Session, address: IpAddr) -> Answer<FloatingIp> {
         let own = self.own_floating_ips(session).await?;
         let query = format!("{own}&fields=revision_number&floating_ip_address={address}");
@@ -163,7 +163,7 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    /// Lets one lead nowhere. If it is to make room for one that the project has, a look comes first whether that can be had.
+    /// Detaches a floating IP. If it makes room for `for_reserved`, checks first that this floating IP is available.
     pub(crate) async fn detach_floating_ip(
         &self,
         session: &Session,
@@ -190,14 +190,14 @@ impl Client {
         self.page(session, "floatingips", call).await
     }
 
-    /// The project is named because administrators are shown those of all.
+    /// Query for the project's floating IPs. The project is named because administrators get those of all projects.
     async fn own_floating_ips(&self, session: &Session) -> Answer<String> {
         let access = self.identity.access(session).await?;
         let fields: Vec<String> = FIELDS.iter().map(|field| format!("fields={field}")).collect();
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
     }
 
-    /// The network, or the subnet with its network, of a pool's name or ID. Answers the addresses of the subnet.
+    /// Finds the network, or the subnet and its network, with a pool's name or ID. Returns the CIDR of the subnet.
     async fn find_pool(
         &self,
         session: &Session,
@@ -211,7 +211,8 @@ impl Client {
         let mut networks = self.external_networks(session).await?.into_iter().filter(is_meant);
         if let Some(network) = networks.next() {
             if let Some(other) = networks.next() {
-                let text = format!("networks {} and {} are called {pool}: use an ID", network.id, other.id);
+                let text =
+                    format!("networks {} and {} are both named {pool}: use an ID", network.id, other.id);
                 return Err(invalid(text));
             }
             new.floating_network_id = Some(network.id);
@@ -219,14 +220,16 @@ impl Client {
         }
         let subnets = self.subnets_called(session, pool).await?;
         let [subnet] = subnets.as_slice() else {
-            let text =
-                format!("{} external networks or subnets that this project sees are {pool}", subnets.len());
+            let text = format!(
+                "{} external networks or subnets visible to this project match {pool}",
+                subnets.len()
+            );
             return Err(invalid(text));
         };
         if let Some(other) = new.subnet_id.as_ref().filter(|other| **other != subnet.id) {
             let parameter = floating_subnet_field();
             return Err(invalid(format!(
-                "is subnet {}, and {parameter} is {other}: leave one out",
+                "the pool is subnet {}, but {parameter} is {other}: leave one out",
                 subnet.id
             )));
         }
@@ -239,13 +242,14 @@ impl Client {
         let field = "spec.address_pool";
         let invalid = |text: &str| {
             let text = format!(
-                "{field}: the cloud has {text}: set it, or start the adapter with --floating-network-id"
+                "{field} is not set, and the cloud has {text}: set it, or start the adapter with \
+                 --floating-network-id"
             );
             Err(VendorError::new(Fault::Invalid, text).in_field(field))
         };
         match self.external_networks(session).await?.as_slice() {
             [one] => Ok(one.id.clone()),
-            [] => invalid("no external network that this project sees"),
+            [] => invalid("no external network visible to this project"),
             several => invalid(&format!("{} external networks", several.len())),
         }
     }
@@ -261,7 +265,7 @@ impl Client {
         Ok(networks)
     }
 
-    /// Those of this name; else the one of this ID.
+    /// Finds the subnets with this name; if there are none, the subnet with this ID.
     async fn subnets_called(&self, session: &Session, word: &str) -> Answer<Vec<Subnet>> {
         #[derive(Deserialize)]
         struct Subnets {
@@ -287,7 +291,7 @@ struct External {
     name: String,
 }
 
-/// A subnet of one.
+/// A subnet of an external network.
 #[derive(Deserialize)]
 struct Subnet {
     id: String,
@@ -295,14 +299,14 @@ struct Subnet {
     cidr: Option<IpNet>,
 }
 
-/// What the floating IP says from now on.
+/// The description that the floating IP gets when it is claimed.
 fn claimed(address: IpAddr, found: &FloatingIp, claim: &Claim) -> Answer<Description> {
-    let refused = |why: String| not_to_be_had(&format!("floating IP {address} {why}: ask for another one"));
+    let refused = |why: String| not_to_be_had(&format!("floating IP {address} {why}: request another one"));
     claim.of_one_that_says(&found.description).map_err(refused)
 }
 
 fn in_use(address: IpAddr, port: &str) -> VendorError {
-    not_to_be_had(&format!("floating IP {address} is in use at port {port}"))
+    not_to_be_had(&format!("floating IP {address} is in use by port {port}"))
 }
 
 fn not_to_be_had(text: &str) -> VendorError {

@@ -1,4 +1,4 @@
-//! Octavia's calls, which load balancers are made of.
+//! Octavia's calls for load balancers.
 
 use cloud_adapter::{
     driver::VendorError,
@@ -45,7 +45,7 @@ pub(crate) const CREATE_MONITOR: Operation = Operation::write(Family::LoadBalanc
 pub(crate) const UPDATE_MONITOR: Operation = Operation::write(Family::LoadBalancer, "UpdateHealthMonitor");
 pub(crate) const DELETE_MONITOR: Operation = Operation::write(Family::LoadBalancer, "DeleteHealthMonitor");
 
-/// What Octavia lists, each in a collection of its own.
+/// The collections that Octavia lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     LoadBalancers,
@@ -55,7 +55,7 @@ pub(crate) enum Listed {
 }
 
 impl Listed {
-    /// Its name in paths and answers.
+    /// Name in paths and answers.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::LoadBalancers => "loadbalancers",
@@ -75,17 +75,17 @@ impl Listed {
     }
 }
 
-/// Which members a write is about.
+/// Which members a write covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// Those that are not named leave.
+    /// All members of the pool: members that are not in the request are removed.
     All,
-    /// The others stay.
+    /// Only the members in the request: other members stay.
     Named,
 }
 
 impl Client {
-    /// The newest version of Octavia's API. Clouds may tell some, or all that it has had.
+    /// Returns the newest version of Octavia's API. Clouds list one or several versions.
     pub(crate) async fn octavia_version(&self, session: &Session) -> Answer<Version> {
         #[derive(Deserialize)]
         struct Versions {
@@ -98,10 +98,12 @@ impl Client {
         let Versions { versions } =
             self.read(session, call(LIST_VERSIONS, Method::GET, "/".to_owned())).await?;
         let newest = versions.iter().filter_map(|one| Version::read(&one.id)).max();
-        newest.ok_or_else(|| VendorError::nonsense(format!("{LIST_VERSIONS}: it has no version that is one")))
+        newest
+            .ok_or_else(|| VendorError::nonsense(format!("{LIST_VERSIONS}: the answer has no valid version")))
     }
 
-    /// A page of a collection. `query`: that of a later one. The project is named because administrators are shown those of all.
+    /// Lists a page of a collection; `query` is set for later pages. The project is named because administrators get the objects of all
+    /// projects.
     pub(crate) async fn list_octavia<T: DeserializeOwned>(
         &self,
         session: &Session,
@@ -120,7 +122,7 @@ impl Client {
         self.page(session, what.word(), call(what.operation(), Method::GET, path)).await
     }
 
-    /// A page of a pool's members.
+    /// Lists a page of a pool's members.
     pub(crate) async fn list_members(
         &self,
         session: &Session,
@@ -132,10 +134,10 @@ impl Client {
         self.page(session, "members", call(LIST_MEMBERS, Method::GET, path)).await
     }
 
-    /// A load balancer, as it is now.
+    /// Returns the current state of a load balancer.
     ///
     /// # Errors
-    /// [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if there is none of this ID.
+    /// Returns [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if no load balancer has this ID.
     pub(crate) async fn show_load_balancer(&self, session: &Session, id: &str) -> Answer<LiveBalancer> {
         #[derive(Deserialize)]
         struct Shown {
@@ -146,7 +148,7 @@ impl Client {
         Ok(loadbalancer)
     }
 
-    /// Makes one. `vip_subnet_id`: the subnet of its address, if it was looked up and the order has none.
+    /// Creates a load balancer. `vip_subnet_id`: the subnet of its VIP, if it was looked up because the request has none.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
@@ -196,7 +198,7 @@ impl Client {
         self.write(session, call, &Body("listener", &body)).await
     }
 
-    /// `pool`: another one for it.
+    /// `pool`: the pool to switch to, if any.
     pub(crate) async fn update_listener(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! A page of a collection: the three services tell the next one in a link beside the items.
+//! Pages of a collection: all three services return the next page as a link beside the items.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use cloud_adapter::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// Items that come together, and where the next ones are.
+/// A page of items, and the query of the next page.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
-    /// The query of the next page. A page may be empty and not the last one, and full and the last.
+    /// Query of the next page. An empty page need not be the last one, and a full page may be the last.
     pub(crate) next: Option<String>,
 }
 
@@ -25,20 +25,20 @@ struct Link {
 
 /// Reads a page: `{"servers": [...], "servers_links": [{"rel": "next", "href": "..."}]}`.
 ///
-/// Of the link only the query counts: proxies write hosts and paths into it that lead elsewhere.
+/// Only the query of the link is used: proxies may return a wrong host or path.
 ///
 /// # Errors
-/// What is not there, or cannot be read.
+/// Returns an error that names what is missing or cannot be read.
 pub(crate) fn read<T: DeserializeOwned>(
     operation: Operation,
     collection: &str,
     response: &VendorResponse,
 ) -> Result<Page<T>, VendorError> {
     let unread =
-        |what: String| VendorError::nonsense(format!("{operation}: the answer cannot be read: {what}"));
+        |what: String| VendorError::nonsense(format!("{operation}: cannot parse the answer: {what}"));
     let parts: BTreeMap<String, &RawValue> =
         serde_json::from_slice(response.body()).map_err(|error| unread(error.to_string()))?;
-    let items = parts.get(collection).ok_or_else(|| unread(format!("it has no {collection}")))?;
+    let items = parts.get(collection).ok_or_else(|| unread(format!("it has no field {collection}")))?;
     let items =
         serde_json::from_str(items.get()).map_err(|error| unread(format!("{collection}: {error}")))?;
     let links: Vec<Link> = match parts.get(&format!("{collection}_links")) {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_page_is_known_by_its_query_alone() {
+    fn next_page_is_identified_by_its_query() {
         let nova = json!({
             "servers": [{"id": "a"}],
             "servers_links": [{"rel": "next", "href": "http://10.0.0.1:8774/v2.1/servers/detail?limit=1&marker=a"}],
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_never_an_empty_one() {
+    fn invalid_page_is_not_an_empty_page() {
         for (name, body) in [
             ("another collection", json!({"images": []})),
             ("nothing", json!({})),

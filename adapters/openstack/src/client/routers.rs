@@ -1,4 +1,4 @@
-//! Neutron's calls about routers, and about the ports that their routes lead to.
+//! Neutron's calls for routers, and for the ports that routes lead to.
 
 use cloud_adapter::vendor::{Family, Operation, Session};
 use http::Method;
@@ -11,7 +11,7 @@ use crate::{
     routes::{AddressPair, ExtraRoute, Port, Router},
 };
 
-/// What is read of a port.
+/// Fields of a port that are read.
 const FIELDS: &str = "fields=id&fields=device_id&fields=device_owner&fields=fixed_ips&fields=allowed_address_pairs\
                       &fields=port_security_enabled&fields=revision_number";
 
@@ -22,21 +22,21 @@ pub(crate) const REMOVE_ROUTES: Operation = Operation::write(Family::Network, "R
 const UPDATE_ROUTER: Operation = Operation::write(Family::Network, "UpdateRouter");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 
-/// Which ports.
+/// Selects ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RouterPorts<'a> {
-    /// All of a project.
+    /// All ports of a project.
     Of(&'a str),
-    /// Those of these machines and routers. At most some fifty: they stand in the address of the request.
+    /// Ports of these servers and routers. At most about fifty, because the IDs are in the URL of the request.
     At(&'a [&'a str]),
-    /// Those that have one of these addresses, in whatever network. At most some fifty.
+    /// Ports with one of these addresses, in any network. At most about fifty.
     With(&'a [&'a str]),
-    /// Those of another page.
+    /// Another page, by its query.
     Next(&'a str),
 }
 
 impl Client {
-    /// What Neutron can do beyond its core, by alias. `GET /v2.0/extensions`
+    /// Lists the aliases of Neutron's API extensions. `GET /v2.0/extensions`
     pub(crate) async fn list_extensions(&self, session: &Session) -> Answer<Vec<String>> {
         #[derive(Deserialize)]
         struct Extension {
@@ -47,10 +47,10 @@ impl Client {
         Ok(items.into_iter().map(|extension| extension.alias).collect())
     }
 
-    /// The router with its routes. `GET /v2.0/routers/{id}`
+    /// Returns a router with its routes. `GET /v2.0/routers/{id}`
     ///
     /// # Errors
-    /// [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if there is none of this ID.
+    /// Returns [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if no router has this ID.
     pub(crate) async fn show_router(&self, session: &Session, id: &str) -> Answer<Router> {
         #[derive(Deserialize)]
         struct Shown {
@@ -61,7 +61,7 @@ impl Client {
         Ok(router)
     }
 
-    /// A page of ports, with what routes need of them. `GET /v2.0/ports`
+    /// Lists a page of ports, with the fields that routes need. `GET /v2.0/ports`
     pub(crate) async fn list_router_ports(
         &self,
         session: &Session,
@@ -86,16 +86,14 @@ impl Client {
         self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
     }
 
-    /// Adds routes, and leaves the others alone: all or none. Those that are there already do no harm.
-    /// `PUT /v2.0/routers/{id}/add_extraroutes`
+    /// Adds all routes or none, and does not touch others. Routes that exist already are accepted. `PUT /v2.0/routers/{id}/add_extraroutes`
     pub(crate) async fn add_routes(&self, session: &Session, id: &str, routes: &[ExtraRoute]) -> Answer<()> {
         let call = put(ADD_ROUTES, format!("/v2.0/routers/{}/add_extraroutes", encode(id)));
         self.write(session, call, &json!({ "router": { "routes": routes } })).await
     }
 
-    /// Removes routes, and leaves the others alone. Those that are not there do no harm. Answers those that are left; `None` if that
-    /// cannot be read.
-    /// `PUT /v2.0/routers/{id}/remove_extraroutes`
+    /// Removes routes, and does not touch others. Routes that do not exist are accepted. Returns the remaining routes; `None` if the answer
+    /// cannot be read. `PUT /v2.0/routers/{id}/remove_extraroutes`
     pub(crate) async fn remove_routes(
         &self,
         session: &Session,
@@ -113,15 +111,15 @@ impl Client {
         Ok(left.map(|left| left.router.routes))
     }
 
-    /// Replaces all routes, if nobody else has changed the router since it was read. `PUT /v2.0/routers/{id}`
+    /// Replaces all routes, provided that the router has not changed since it was read. `PUT /v2.0/routers/{id}`
     pub(crate) async fn replace_routes(&self, session: &Session, id: &str, router: &Router) -> Answer<()> {
         let call = put(UPDATE_ROUTER, format!("/v2.0/routers/{}", encode(id)));
         let body = json!({ "router": { "routes": router.routes } });
         self.write_over(session, call, Some(router.revision_number), &body).await
     }
 
-    /// Replaces the addresses from which a machine may send beside its own, if nobody else has changed the port since it was read.
-    /// `PUT /v2.0/ports/{id}`
+    /// Replaces the addresses from which a server may send besides its own, provided that the port has not changed since it was read. `PUT
+    /// /v2.0/ports/{id}`
     pub(crate) async fn replace_pairs(
         &self,
         session: &Session,

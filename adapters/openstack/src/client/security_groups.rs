@@ -1,4 +1,4 @@
-//! Neutron's calls about security groups, and about the ports that are in them.
+//! Neutron's calls for security groups, and for the ports in them.
 
 use cloud_adapter::{
     driver::{Fault, VendorError},
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What is read of a group, and of a port.
+/// Fields of a group and of a port that are read.
 const GROUP_FIELDS: &str = "fields=id&fields=created_at&fields=description&fields=security_group_rules";
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=fixed_ips&fields=security_groups&fields=port_security_enabled\
                            &fields=revision_number";
@@ -30,19 +30,20 @@ pub(crate) const CREATE_RULES: Operation = Operation::write(Family::Network, "Cr
 pub(crate) const DELETE_RULE: Operation = Operation::write(Family::Network, "DeleteSecurityGroupRule");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 
-/// Which ports.
+/// Selects ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GuardedPorts<'a> {
-    /// All of the project.
+    /// All ports of the project.
     All,
-    /// These. At most some fifty: they stand in the address of the request.
+    /// Ports with these IDs. At most about fifty, because they are in the URL of the request.
     These(&'a [String]),
-    /// Those that are in a group.
+    /// Ports in a group.
     In(&'a str),
 }
 
 impl Client {
-    /// A page of the project's groups. `described`: only those with this description; `query`: that of a later page. `GET /v2.0/security-groups`
+    /// Lists a page of the project's groups. `described`: only groups with this description; `query` is set for later pages. `GET
+    /// /v2.0/security-groups`
     pub(crate) async fn list_security_groups(
         &self,
         session: &Session,
@@ -61,8 +62,8 @@ impl Client {
         self.page(session, "security_groups", read(LIST_GROUPS, Service::Network, path)).await
     }
 
-    /// Makes a group. Neutron gives it rules: as it is delivered two, by which whoever is in it may send anywhere.
-    /// `POST /v2.0/security-groups`
+    /// Creates a group. Neutron adds rules to it: by default two, which allow its ports to send to any address. `POST
+    /// /v2.0/security-groups`
     pub(crate) async fn create_security_group(
         &self,
         session: &Session,
@@ -76,22 +77,22 @@ impl Client {
         let body = json!({ "security_group": { "name": name, "description": description } });
         let answer = self.send(session, &call, &body.to_string().into()).await?;
         let made: Made = serde_json::from_slice(answer.body()).map_err(|error| {
-            // It is there, whatever was said of it: the next look finds it.
+            // The group exists although its ID is unknown: the next read finds it.
             VendorError::new(
                 Fault::OutcomeUnknown,
-                format!("{CREATE_GROUP}: the answer cannot be read: {error}"),
+                format!("{CREATE_GROUP}: cannot parse the answer: {error}"),
             )
         })?;
         Ok(made.security_group)
     }
 
-    /// Removes a group that no port is in, with all its rules. `DELETE /v2.0/security-groups/{id}`
+    /// Deletes a group that has no ports, with all its rules. `DELETE /v2.0/security-groups/{id}`
     pub(crate) async fn delete_security_group(&self, session: &Session, id: &str) -> Answer<()> {
         let path = format!("/v2.0/security-groups/{}", encode(id));
         gone(self.delete(session, call(DELETE_GROUP, Method::DELETE, path)).await)
     }
 
-    /// Adds rules, all or none. `POST /v2.0/security-group-rules`
+    /// Adds all rules or none. `POST /v2.0/security-group-rules`
     pub(crate) async fn create_rules(&self, session: &Session, rules: &[NewRule]) -> Answer<()> {
         let call = call(CREATE_RULES, Method::POST, "/v2.0/security-group-rules".to_owned());
         self.write(session, call, &json!({ "security_group_rules": rules })).await
@@ -103,7 +104,7 @@ impl Client {
         gone(self.delete(session, call(DELETE_RULE, Method::DELETE, path)).await)
     }
 
-    /// A page of the project's ports, with their groups. `query`: that of a later page. `GET /v2.0/ports`
+    /// Lists a page of the project's ports, with their groups. `query` is set for later pages. `GET /v2.0/ports`
     pub(crate) async fn list_guarded_ports(
         &self,
         session: &Session,
@@ -126,7 +127,7 @@ impl Client {
         self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
     }
 
-    /// Puts a port into these groups and no others, if nobody else has changed it since it was read. `PUT /v2.0/ports/{id}`
+    /// Replaces the groups of a port, provided that the port has not changed since it was read. `PUT /v2.0/ports/{id}`
     pub(crate) async fn replace_groups(
         &self,
         session: &Session,
@@ -138,7 +139,7 @@ impl Client {
         gone(self.write_over(session, call, Some(port.revision_number), &body).await)
     }
 
-    /// The addresses of subnets. At most some fifty: they stand in the address of the request. `GET /v2.0/subnets`
+    /// Returns the CIDRs of subnets. At most about fifty, because the IDs are in the URL of the request. `GET /v2.0/subnets`
     pub(crate) async fn list_subnets(&self, session: &Session, ids: &[String]) -> Answer<Vec<Subnet>> {
         let ids: String = ids.iter().map(|id| format!("id={}&", encode(id))).collect();
         let path = format!("/v2.0/subnets?{ids}fields=id&fields=cidr");
@@ -146,14 +147,14 @@ impl Client {
         Ok(page.items)
     }
 
-    /// The project is named because administrators are shown those of all.
+    /// Query for the project's objects. The project is named because administrators get the objects of all projects.
     async fn own(&self, session: &Session) -> Answer<String> {
         let access = self.identity.access(session).await?;
         Ok(format!("project_id={}", encode(&access.project.id)))
     }
 }
 
-/// What is not there any more needs nothing.
+/// An object that no longer exists counts as deleted.
 fn gone(done: Answer<()>) -> Answer<()> {
     match done {
         Err(error) if error.fault == Fault::NotFound => Ok(()),

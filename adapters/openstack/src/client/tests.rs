@@ -1,4 +1,4 @@
-//! Requests as they are sent, and tokens that the cloud takes back: against a small OpenStack.
+//! Requests as they are sent, and tokens that the cloud revokes, against a small OpenStack.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::testing::{FakeCloud, session};
 const MAKE_ROUTER: Operation = Operation::write(Family::Network, "CreateRouter");
 
 #[tokio::test]
-async fn nova_is_asked_in_the_version_whose_flavors_have_names() {
+async fn nova_requests_set_the_version_with_flavor_names() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     driver.client.list_servers(&session(&driver), None, Some(50)).await.expect("a page");
@@ -22,7 +22,7 @@ async fn nova_is_asked_in_the_version_whose_flavors_have_names() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_revoked_is_replaced_and_the_call_made_once_more() {
+async fn revoked_token_is_replaced_and_the_call_repeated() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -31,15 +31,15 @@ async fn a_token_that_was_revoked_is_replaced_and_the_call_made_once_more() {
     let list = || driver.client.list_servers(&session, None, None);
     let (one, two, three) = tokio::join!(list(), list(), list());
     for one in [one, two, three] {
-        one.expect("asked again");
+        one.expect("sent again");
     }
-    assert_eq!(cloud.log_ins(), 2, "one for all three");
+    assert_eq!(cloud.log_ins(), 2, "one log-in for all three");
     let asked = cloud.asked("GET /compute").len();
-    assert!((5..=7).contains(&asked), "each once, and once more if the token was the old one: {asked}");
+    assert!((5..=7).contains(&asked), "each once, and once more for the old token: {asked}");
 }
 
 #[tokio::test]
-async fn a_call_that_is_rejected_with_a_new_token_too_is_not_made_a_third_time() {
+async fn rejected_call_is_repeated_only_once() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     let rejection = || (401, json!({ "error": { "code": 401, "title": "Unauthorized", "message": "no" } }));
@@ -50,7 +50,7 @@ async fn a_call_that_is_rejected_with_a_new_token_too_is_not_made_a_third_time()
 }
 
 #[tokio::test]
-async fn a_write_is_sent_as_json_and_a_refusal_is_not_repeated() {
+async fn write_is_sent_as_json_and_not_repeated_after_an_error() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -74,24 +74,24 @@ async fn a_write_is_sent_as_json_and_a_refusal_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_service_that_the_cloud_has_not_is_named_without_a_call() {
+async fn missing_service_is_reported_without_a_call() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     let call = read(LIST_PORTS, Service::LoadBalancer, "/v2/lbaas/loadbalancers".to_owned());
-    let error = driver.client.read::<Value>(&session(&driver), call).await.expect_err("no Octavia");
+    let error = driver.client.read::<Value>(&session(&driver), call).await.expect_err("without Octavia");
     assert_eq!(error.fault, Fault::Unsupported);
     assert!(error.message.contains("no load-balancer service for interface public"), "{error}");
-    assert_eq!(cloud.store().requests.len(), 1, "the log-in alone");
+    assert_eq!(cloud.store().requests.len(), 1, "only the log-in");
 }
 
 #[tokio::test]
-async fn a_load_balancer_goes_with_all_its_parts_and_one_that_is_locked_or_gone_says_so() {
+async fn deletion_cascades_and_reports_locked_or_missing() {
     let cloud = FakeCloud::start().await;
     cloud.store().lists.insert("/load-balancer/".to_owned(), ("versions", Vec::new()));
     let driver = cloud.driver();
     let session = session(&driver);
     let client = &driver.client;
-    client.delete_load_balancer(&session, "lb-1").await.expect("takes it");
+    client.delete_load_balancer(&session, "lb-1").await.expect("is accepted");
     let path = "/load-balancer/v2/lbaas/loadbalancers/lb-1?cascade=true";
     assert_eq!(cloud.store().requests.last(), Some(&format!("DELETE {path}")));
     let octavia = |text: &str| json!({ "faultcode": "Client", "faultstring": text, "debuginfo": null });
@@ -110,7 +110,7 @@ async fn a_load_balancer_goes_with_all_its_parts_and_one_that_is_locked_or_gone_
 }
 
 #[test]
-fn words_are_made_fit_for_paths() {
+fn words_are_percent_encoded_for_paths() {
     assert_eq!(encode("7e0c-1"), "7e0c-1");
     assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
 }

@@ -1,4 +1,4 @@
-//! Where the services are: the catalogue that a token comes with, by type, region and interface.
+//! The addresses of the services, from the catalogue of a token, by type, region and interface.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,21 +8,21 @@ use std::{
 use cloud_adapter::driver::{Fault, VendorError};
 use serde::Deserialize;
 
-/// A service that is spoken to.
+/// A service that the adapter calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     /// Nova. Paths begin after the version: `/servers/detail`. Some clouds have the project in the address, too.
     Compute,
     /// Neutron. Paths begin with the version: `/v2.0/ports`.
     Network,
-    /// Octavia. Paths begin with the version: `/v2/lbaas/loadbalancers`; the versions are told at `/`.
+    /// Octavia. Paths begin with the version: `/v2/lbaas/loadbalancers`; `/` lists the versions.
     LoadBalancer,
     /// Keystone. Paths begin after the version: `/auth/tokens`.
     Identity,
 }
 
 impl Service {
-    /// All of them.
+    /// All services.
     pub(crate) const ALL: [Self; 4] = [Self::Compute, Self::Network, Self::LoadBalancer, Self::Identity];
 
     /// Its type in the catalogue. Source: OpenStack service types authority.
@@ -35,7 +35,7 @@ impl Service {
         }
     }
 
-    /// The key in clouds.yaml that takes the place of the catalogue.
+    /// The key in clouds.yaml that replaces the address of the catalogue.
     pub(crate) fn override_key(self) -> &'static str {
         match self {
             Self::Compute => "compute_endpoint_override",
@@ -45,7 +45,7 @@ impl Service {
         }
     }
 
-    /// An address as our paths continue it: clouds write it with or without version, project and slash.
+    /// Base for the paths of a service: clouds write addresses with or without version, project and trailing slash.
     pub(crate) fn base(self, url: &str) -> String {
         let url = url.trim_end_matches('/');
         let (root, rest) = before_version(url);
@@ -53,7 +53,7 @@ impl Service {
             (Self::Network | Self::LoadBalancer, _) => root.to_owned(),
             (Self::Identity, _) => format!("{root}/v3"),
             (Self::Compute, "") => format!("{root}/v2.1"),
-            // The API of before 2015, at which microversions are not heard of.
+            // The API of before 2015, which has no microversions.
             (Self::Compute, rest) if rest == "/v2" || rest.starts_with("/v2/") => {
                 format!("{root}/v2.1{}", rest.trim_start_matches("/v2"))
             }
@@ -68,20 +68,20 @@ impl fmt::Display for Service {
     }
 }
 
-/// Which of a service's addresses are meant.
+/// The interface of a service, which selects one of its addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Interface {
-    /// For everybody
+    /// Public endpoints
     #[default]
     Public,
-    /// For those inside the cloud
+    /// Endpoints inside the cloud's network
     Internal,
-    /// For operators
+    /// Endpoints for operators
     Admin,
 }
 
 impl Interface {
-    /// As clouds.yaml writes it; `publicURL` is an older form of `public`.
+    /// Parses an interface of clouds.yaml; `publicURL` is an older form of `public`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         match text.trim_end_matches("URL") {
             "public" => Some(Self::Public),
@@ -100,7 +100,7 @@ impl Interface {
     }
 }
 
-/// A service, as a token's answer tells it.
+/// A service in the answer to a log-in.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Entry {
     #[serde(rename = "type")]
@@ -123,16 +123,16 @@ impl Endpoint {
     }
 }
 
-/// Where the services of one region are.
+/// The addresses of the services in one region.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoints {
     bases: BTreeMap<Service, String>,
-    /// Why one is not there.
+    /// Why a service has no address.
     missing: BTreeMap<Service, String>,
 }
 
 impl Endpoints {
-    /// What the catalogue has for a region and an interface, and the overrides in its place.
+    /// Selects the addresses for a region and an interface; overrides take precedence over the catalogue.
     pub(crate) fn find(
         catalogue: &[Entry],
         (region, interface): (&str, Interface),
@@ -152,10 +152,10 @@ impl Endpoints {
         Self { bases, missing }
     }
 
-    /// The address that paths of a service continue.
+    /// The base address of a service.
     ///
     /// # Errors
-    /// [`Fault::Unsupported`] if the cloud has no such service for us: what it has instead.
+    /// Returns [`Fault::Unsupported`] if there is no address for this service; the message names the regions that have one.
     pub(crate) fn base(&self, service: Service) -> Result<&str, VendorError> {
         let missing = || {
             let why = self.missing.get(&service).map_or("", String::as_str);
@@ -181,19 +181,20 @@ fn pick(
     }
     let regions: BTreeSet<&str> = endpoints.iter().flat_map(|endpoint| endpoint.regions()).collect();
     let interface = interface.word();
-    let fix = format!("set region_name or interface, or give its address as {}", service.override_key());
+    let fix = format!("set region_name or interface, or set {} to its address", service.override_key());
     Err(if regions.is_empty() {
         format!("the catalogue has no {service} service for interface {interface}: {fix}")
     } else {
         let regions: Vec<&str> = regions.into_iter().collect();
         let regions = regions.join(", ");
         format!(
-            "the catalogue has no {service} service in region {region} for interface {interface}, but in {regions}: {fix}"
+            "the catalogue has no {service} service in region {region} for interface {interface}, \
+             only in {regions}: {fix}"
         )
     })
 }
 
-/// What stands before the first segment that is a version, and the rest from that segment on.
+/// Splits an address before its first segment that is a version.
 fn before_version(url: &str) -> (&str, &str) {
     let path = url.find("://").map_or(0, |at| at.saturating_add(3));
     let slashes = url.match_indices('/').map(|(at, _)| at).filter(|at| *at >= path);
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_taken_as_clouds_write_them() {
+    fn service_addresses_are_normalised() {
         for (service, url, wanted) in [
             (Service::Compute, "https://c.example/compute/v2.1/", "https://c.example/compute/v2.1"),
             (Service::Compute, "https://c.example:8774/v2.1/0f3a", "https://c.example:8774/v2.1/0f3a"),
@@ -260,16 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_found_by_region_and_interface_and_an_override_is_first() {
+    fn services_are_selected_by_region_interface_and_override() {
         let overrides = [(Service::LoadBalancer, "http://lb.example/v2".to_owned())].into();
         let found = Endpoints::find(&catalogue(), ("north", Interface::Internal), &overrides);
         assert_eq!(found.base(Service::Compute).expect("there"), "http://inside.example/v2.1");
-        assert_eq!(found.base(Service::LoadBalancer).expect("told"), "http://lb.example");
+        assert_eq!(found.base(Service::LoadBalancer).expect("an override"), "http://lb.example");
         let found = Endpoints::find(&catalogue(), ("north", Interface::Public), &overrides);
         assert_eq!(found.base(Service::Compute).expect("there"), "https://north.example/v2.1");
-        let error = found.base(Service::Network).expect_err("elsewhere alone");
+        let error = found.base(Service::Network).expect_err("in another region");
         assert_eq!(error.fault, Fault::Unsupported);
-        assert!(error.message.contains("in region north for interface public, but in south:"), "{error}");
+        assert!(error.message.contains("in region north for interface public, only in south:"), "{error}");
         let error = found.base(Service::Identity).expect_err("nowhere");
         assert!(error.message.contains("no identity service for interface public"), "{error}");
     }

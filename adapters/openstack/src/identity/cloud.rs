@@ -1,4 +1,5 @@
-//! A cloud and who we are there: the keys, judged. All that is wrong is told at once, each with its key and what to do.
+//! The configuration of a cloud and its credentials: validates the keys, and reports all errors at once, each with its key and how to fix
+//! it.
 
 #[cfg(test)]
 mod tests;
@@ -14,32 +15,32 @@ use super::{
     keys::Keys,
 };
 
-/// What flags say in place of the keys.
+/// Values of flags, which take precedence over the keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) region: Option<String>,
     pub(crate) interface: Option<Interface>,
 }
 
-/// Where the cloud is, and who we are there.
+/// A cloud and the credentials for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cloud {
-    /// Keystone's address, version included.
+    /// Keystone's address, with the version.
     pub(crate) auth_url: String,
     pub(crate) credentials: Credentials,
-    /// What the token must be for.
+    /// The project that the token must be for.
     pub(crate) project: WantedProject,
-    /// A trust whose project it is.
+    /// A trust, which determines the project.
     pub(crate) trust: Option<String>,
     pub(crate) region: String,
     pub(crate) interface: Interface,
-    /// Addresses in place of the catalogue's.
+    /// Addresses that replace those of the catalogue.
     pub(crate) overrides: BTreeMap<Service, String>,
-    /// The certificates of who signs those of the cloud.
+    /// Path of the CA certificates for the cloud.
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// How we prove who we are.
+/// The means of authentication.
 #[derive(Clone, Debug)]
 pub(crate) enum Credentials {
     Password { user: User, password: SecretString },
@@ -48,7 +49,7 @@ pub(crate) enum Credentials {
 }
 
 impl Credentials {
-    /// What nobody may see.
+    /// The secret of the credentials.
     pub(crate) fn secret(&self) -> &SecretString {
         match self {
             Self::Password { password: secret, .. }
@@ -78,7 +79,7 @@ pub(crate) enum Domain {
     Name(String),
 }
 
-/// A project, as far as somebody names it.
+/// The project, as far as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WantedProject {
     pub(crate) id: Option<String>,
@@ -87,10 +88,10 @@ pub(crate) struct WantedProject {
 }
 
 impl Cloud {
-    /// Judges the keys.
+    /// Validates the keys.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Returns all errors in the keys.
     pub(crate) fn read(mut keys: Keys, given: &Given) -> Result<Self, Vec<String>> {
         refuse(&mut keys);
         let auth_url = auth_url(&mut keys);
@@ -104,7 +105,7 @@ impl Cloud {
         let interface = interface(&mut keys, given);
         let mut overrides = overrides(&mut keys);
         if let Some(auth_url) = &auth_url {
-            // Where we log in, tokens are also looked after.
+            // Tokens are validated at the address of the log-in.
             overrides.entry(Service::Identity).or_insert_with(|| auth_url.clone());
         }
         let ca = keys.text("cacert").map(PathBuf::from);
@@ -117,23 +118,23 @@ impl Cloud {
     }
 }
 
-/// What other tools can do and this one cannot.
+/// Reports settings that other tools support and this adapter does not.
 fn refuse(keys: &mut Keys) {
     let unchecked =
-        "whoever answers would get the credentials: remove it, and name the CA's certificates in cacert";
+        "the credentials could be sent to an impostor: remove it, and set cacert to the CA certificates";
     if keys.switch("verify") == Some(false) {
         keys.fault("verify", unchecked);
     }
     if keys.switch("insecure") == Some(true) {
         keys.fault("insecure", unchecked);
     }
-    let one_project = "the adapter works in one project: remove it, and name project_id";
+    let one_project = "the adapter works in one project: remove it, and set project_id";
     for (key, text) in [
         ("cert", "client certificates are not supported: remove it"),
         ("key", "client certificates are not supported: remove it"),
-        ("profile", "vendors' profiles are not read: write auth_url and region_name here"),
-        ("cloud", "vendors' profiles are not read: write auth_url and region_name here"),
-        ("passcode", "a second factor needs a person: use an application credential"),
+        ("profile", "vendor profiles are not supported: set auth_url and region_name here"),
+        ("cloud", "vendor profiles are not supported: set auth_url and region_name here"),
+        ("passcode", "a second factor needs user input: use an application credential"),
         ("system_scope", one_project),
         ("domain_id", one_project),
         ("domain_name", one_project),
@@ -155,17 +156,20 @@ fn refuse(keys: &mut Keys) {
 
 fn auth_url(keys: &mut Keys) -> Option<String> {
     let Some(text) = keys.text("auth_url") else {
-        keys.fault("auth_url", "is missing: Keystone's address, such as https://cloud.example:5000/v3");
+        keys.fault(
+            "auth_url",
+            "is missing: set it to the address of Keystone, such as https://cloud.example:5000/v3",
+        );
         return None;
     };
     if text.trim_end_matches('/').ends_with("/v2.0") {
-        keys.fault("auth_url", "ends in /v2.0, which is no more: end it in /v3");
+        keys.fault("auth_url", "ends in /v2.0, a version that Keystone no longer has: end it in /v3");
         return None;
     }
     url(keys, "auth_url", &text).map(|url| Service::Identity.base(&url))
 }
 
-/// An address of an HTTP server.
+/// Validates the address of an HTTP server.
 fn url(keys: &mut Keys, key: &str, text: &str) -> Option<String> {
     let uri: Option<Uri> = text.parse().ok();
     let fits = |uri: &Uri| {
@@ -176,11 +180,11 @@ fn url(keys: &mut Keys, key: &str, text: &str) -> Option<String> {
     if uri.as_ref().is_some_and(fits) {
         return Some(text.trim_end_matches('/').to_owned());
     }
-    keys.fault(key, "is no address of an HTTP server: write it as https://cloud.example:5000/v3");
+    keys.fault(key, "invalid address of an HTTP server: write it as https://cloud.example:5000/v3");
     None
 }
 
-/// What the keys prove. The type may be left out: then what is there decides.
+/// Reads the credentials. If their type is not set, the keys that are set decide.
 fn credentials(keys: &mut Keys) -> Option<Credentials> {
     const SECRETS: [(&str, &str); 3] = [
         ("application_credential_secret", "v3applicationcredential"),
@@ -194,8 +198,7 @@ fn credentials(keys: &mut Keys) -> Option<Credentials> {
         told.strip_prefix("v3").filter(|rest| SECRETS.iter().any(|(_, kind)| kind == rest)).unwrap_or(told)
     });
     if let Some(told) = told.filter(|told| SECRETS.iter().all(|(_, kind)| kind != told)) {
-        let text =
-            format!("is {told}, which is not supported: use password, token or v3applicationcredential");
+        let text = format!("unsupported type {told}: use password, token or v3applicationcredential");
         keys.fault("auth_type", &text);
         return None;
     }
@@ -203,12 +206,12 @@ fn credentials(keys: &mut Keys) -> Option<Credentials> {
         found.into_iter().partition(|(_, kind, _)| told.is_none_or(|told| told == *kind));
     for (key, ..) in others.iter().chain(fitting.iter().skip(1)) {
         let beside = fitting.first().map_or("auth_type", |(key, ..)| key);
-        keys.fault(key, &format!("stands beside another {beside}: keep the one that is meant"));
+        keys.fault(key, &format!("conflicts with {beside}: keep only one"));
     }
     fitting.truncate(1);
     let Some((_, kind, secret)) = fitting.pop() else {
         let key = SECRETS.iter().find(|(_, kind)| told == Some(kind)).map_or("password", |(key, _)| key);
-        keys.fault(key, "is missing: give a password, a token or an application credential with its secret");
+        keys.fault(key, "is missing: set a password, a token or an application credential with its secret");
         return None;
     };
     match kind {
@@ -225,14 +228,17 @@ fn application_credential(keys: &mut Keys) -> Option<ApplicationCredential> {
     if keys.text("trust_id").is_some() {
         keys.fault(
             "trust_id",
-            "stands beside an application credential, which has its own project: remove one",
+            "conflicts with the application credential, which has its own project: remove one",
         );
     }
     if let Some(id) = keys.text("application_credential_id") {
         return Some(ApplicationCredential::Id(id));
     }
     let Some(name) = keys.text("application_credential_name") else {
-        keys.fault("application_credential_id", "is missing, and application_credential_name too: give one");
+        keys.fault(
+            "application_credential_id",
+            "is missing, as is application_credential_name: set one of them",
+        );
         return None;
     };
     Some(ApplicationCredential::Name(name, user(keys)?))
@@ -243,11 +249,14 @@ fn user(keys: &mut Keys) -> Option<User> {
         return Some(User::Id(id));
     }
     let Some(name) = keys.text("username") else {
-        keys.fault("username", "is missing, and user_id too: give one");
+        keys.fault("username", "is missing, as is user_id: set one of them");
         return None;
     };
     let Some(domain) = domain(keys, ["user_domain_id", "user_domain_name"]) else {
-        keys.fault("user_domain_name", "is missing: names are unique in a domain alone, often Default");
+        keys.fault(
+            "user_domain_name",
+            "is missing: user names are unique within a domain only; the domain is often Default",
+        );
         return None;
     };
     Some(User::Name(name, domain))
@@ -259,7 +268,7 @@ fn domain(keys: &mut Keys, [id, name]: [&str; 2]) -> Option<Domain> {
         .or_else(|| keys.text("default_domain_name").map(Domain::Name))
 }
 
-/// `tenant` is the older word.
+/// `tenant` is the former name of a project.
 fn project(keys: &mut Keys) -> WantedProject {
     let mut either = |key: &str, older: &str| {
         let (new, old) = (keys.text(key), keys.text(older));
@@ -272,17 +281,17 @@ fn project(keys: &mut Keys) -> WantedProject {
     WantedProject { id, name, domain: domain(keys, ["project_domain_id", "project_domain_name"]) }
 }
 
-/// Passwords and tokens open many projects: which one is meant must be said.
+/// Passwords and tokens may be valid for several projects, so that the project must be configured.
 fn in_a_project(project: &WantedProject, keys: &mut Keys) {
     match project {
         WantedProject { id: Some(_), .. } | WantedProject { name: Some(_), domain: Some(_), .. } => (),
         WantedProject { name: Some(_), .. } => {
             keys.fault(
                 "project_domain_name",
-                "is missing: names are unique in a domain alone, often Default",
+                "is missing: project names are unique within a domain only; the domain is often Default",
             );
         }
-        WantedProject { .. } => keys.fault("project_id", "is missing, and project_name too: give one"),
+        WantedProject { .. } => keys.fault("project_id", "is missing, as is project_name: set one of them"),
     }
 }
 
@@ -294,17 +303,17 @@ fn region(keys: &mut Keys, given: &Given) -> Option<String> {
         Some(Value::Array(regions)) => regions,
         Some(_) | None => Vec::new(),
     };
-    // A region may have settings of its own: then it is a section with a name.
+    // A region with settings of its own is a section with a name.
     let name = |region: &Value| region.get("name").unwrap_or(region).as_str().map(str::to_owned);
     match regions.as_slice() {
         [region] if region.is_string() => name(region),
         [] => {
-            keys.fault("region_name", "is missing: add it, or give --region");
+            keys.fault("region_name", "is missing: set it, or use --region");
             None
         }
         _ => {
             let names: Vec<String> = regions.iter().filter_map(name).collect();
-            keys.fault("regions", &format!("say which one with --region: {}", names.join(", ")));
+            keys.fault("regions", &format!("select one with --region: {}", names.join(", ")));
             None
         }
     }
@@ -318,7 +327,7 @@ fn interface(keys: &mut Keys, given: &Given) -> Interface {
         let Some(text) = keys.text(key) else { continue };
         match Interface::read(&text) {
             Some(interface) => return interface,
-            None => keys.fault(key, "use public, internal or admin"),
+            None => keys.fault(key, "invalid interface: use public, internal or admin"),
         }
     }
     Interface::default()

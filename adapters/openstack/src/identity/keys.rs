@@ -1,10 +1,10 @@
-//! The keys of one cloud as they stand in clouds.yaml or in the environment, and what is wrong with them.
+//! The keys of a cloud, as they are in clouds.yaml or in the environment, and the errors in them.
 //!
-//! Which keys there are is the field's convention. Source: openstacksdk, "Configuring OpenStack SDK Applications".
+//! The keys follow the convention of OpenStack tools. Source: openstacksdk, "Configuring OpenStack SDK Applications".
 
 use serde_json::{Map, Value};
 
-/// Keys that stand below `auth`.
+/// Keys in the section `auth`.
 const AUTH: [&str; 23] = [
     "application_credential_id",
     "application_credential_name",
@@ -28,10 +28,10 @@ const AUTH: [&str; 23] = [
     "user_domain_name",
     "user_id",
     "username",
-    // Asks for a second password: nobody would be there to give it.
+    // A second password, which no user is there to type.
     "passcode",
 ];
-/// Keys that stand beside it, and are read here. Other tools have many more.
+/// Keys beside the section `auth` that are read here. Other tools have many more.
 const CLOUD: [&str; 18] = [
     "auth",
     "auth_type",
@@ -52,17 +52,17 @@ const CLOUD: [&str; 18] = [
     "regions",
     "verify",
 ];
-/// A key that differs by so many letters was mistyped.
+/// A key that differs from a known key in at most so many characters is taken for a typo.
 const TYPOS: usize = 2;
 
-/// Where keys stand: how people find them.
+/// Where the keys are, and how errors name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// `OS_USERNAME`.
     Environment,
     /// `clouds.prod.auth.username`.
     File {
-        /// The cloud's name in it.
+        /// Name of the cloud in the file.
         cloud: String,
     },
 }
@@ -87,7 +87,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of a cloud in clouds.yaml.
+    /// The keys of a cloud in clouds.yaml.
     pub(crate) fn of_cloud(name: &str, mut cloud: Map<String, Value>) -> Self {
         let place = Place::File { cloud: name.to_owned() };
         let mut faults = Vec::new();
@@ -95,24 +95,24 @@ impl Keys {
             Some(Value::Object(auth)) => auth,
             None | Some(Value::Null) => Map::new(),
             Some(_) => {
-                faults.push(format!("{}: is no section of keys", place.name("auth")));
+                faults.push(format!("{}: must be a section of keys", place.name("auth")));
                 Map::new()
             }
         };
         for key in auth.keys().filter(|key| !AUTH.contains(&key.as_str())) {
             let near =
-                nearest(key).map_or_else(|| "remove it".to_owned(), |near| format!("is {near} meant?"));
-            faults.push(format!("clouds.{name}.auth.{key}: is not known: {near}"));
+                nearest(key).map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
+            faults.push(format!("clouds.{name}.auth.{key}: unknown key: {near}"));
         }
         for key in cloud.keys().filter(|key| AUTH.contains(&key.as_str())) {
             faults.push(format!(
-                "clouds.{name}.{key}: belongs below auth: write it as clouds.{name}.auth.{key}"
+                "clouds.{name}.{key}: must be in the section auth: write it as clouds.{name}.auth.{key}"
             ));
         }
         Self { place, cloud, auth, faults }.without_typos()
     }
 
-    /// Those of the environment: `OS_USERNAME` is `username`.
+    /// The keys in the environment: `OS_USERNAME` is `username`.
     pub(crate) fn of_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut auth, mut cloud) = (Map::new(), Map::new());
         for (name, value) in variables {
@@ -127,40 +127,40 @@ impl Keys {
         for key in self.cloud.keys().filter(|key| !CLOUD.contains(&key.as_str())) {
             if let Some(near) = nearest(key).filter(|_| !AUTH.contains(&key.as_str())) {
                 let (key, near) = (self.place.name(key), self.place.name(near));
-                self.faults.push(format!("{key}: is not known: is {near} meant?"));
+                self.faults.push(format!("{key}: unknown key: did you mean {near}?"));
             }
         }
         self
     }
 
-    /// Says what is wrong with a key, and what to do.
+    /// Records an error in a key: what is wrong and how to fix it.
     pub(crate) fn fault(&mut self, key: &str, text: &str) {
         self.faults.push(format!("{}: {text}", self.place.name(key)));
     }
 
-    /// What is wrong; empty: nothing.
+    /// The errors; empty if there are none.
     pub(crate) fn into_faults(self) -> Vec<String> {
         self.faults
     }
 
-    /// The value of a key that must be text. What is empty is not there: environments often have such.
+    /// The value of a key that must be a string. An empty string counts as unset, as is usual in the environment.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         match self.value(key)? {
             Value::String(text) if text.is_empty() => None,
             Value::String(text) => Some(text),
             Value::Null => None,
             Value::Bool(_) | Value::Number(_) => {
-                self.fault(key, "is no text: put it in quotes");
+                self.fault(key, "must be a string: put it in quotes");
                 None
             }
             Value::Array(_) | Value::Object(_) => {
-                self.fault(key, "is no text: write a single word");
+                self.fault(key, "must be a string: write a single word");
                 None
             }
         }
     }
 
-    /// Whether a switch is on. `None`: it is not there.
+    /// The value of a boolean key. `None`: the key is not set.
     pub(crate) fn switch(&mut self, key: &str) -> Option<bool> {
         match self.value(key)? {
             Value::Bool(on) => Some(on),
@@ -169,20 +169,20 @@ impl Keys {
             Value::String(text) if ["false", "0", "no"].contains(&&*text.to_ascii_lowercase()) => Some(false),
             Value::Null => None,
             Value::String(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                self.fault(key, "is no switch: write true or false");
+                self.fault(key, "must be true or false");
                 None
             }
         }
     }
 
-    /// The value of a key as it stands there.
+    /// The raw value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<Value> {
         let keys = if AUTH.contains(&key) { &self.auth } else { &self.cloud };
         keys.get(key).cloned()
     }
 }
 
-/// The key that was meant, if one is similar. Short words are all similar.
+/// The most similar known key, if it is similar enough. Short keys are left out, because all of them are similar.
 fn nearest(key: &str) -> Option<&'static str> {
     let known = AUTH.iter().chain(&CLOUD).filter(|known| known.len() >= TYPOS * 3);
     let distance = |known: &&&str| strsim::osa_distance(key, known);
@@ -196,34 +196,34 @@ mod tests {
     use super::*;
 
     fn keys(cloud: Value) -> Keys {
-        let Value::Object(cloud) = cloud else { panic!("no section") };
+        let Value::Object(cloud) = cloud else { panic!("auth without section") };
         Keys::of_cloud("prod", cloud)
     }
 
     #[test]
-    fn a_key_that_is_not_known_is_named_with_what_was_meant() {
+    fn unknown_key_is_reported_with_a_suggestion() {
         for (name, cloud, wanted) in [
             (
-                "below auth",
+                "unknown key in auth",
                 json!({"auth": {"pasword": "x"}}),
-                "clouds.prod.auth.pasword: is not known: is password meant?",
+                "clouds.prod.auth.pasword: unknown key: did you mean password?",
             ),
             (
-                "unlike any",
+                "no similar key",
                 json!({"auth": {"colour": "x"}}),
-                "clouds.prod.auth.colour: is not known: remove it",
+                "clouds.prod.auth.colour: unknown key: remove it",
             ),
             (
-                "beside it",
+                "unknown key beside auth",
                 json!({"regionname": "x"}),
-                "clouds.prod.regionname: is not known: is clouds.prod.region_name meant?",
+                "clouds.prod.regionname: unknown key: did you mean clouds.prod.region_name?",
             ),
             (
                 "misplaced",
                 json!({"auth_url": "x"}),
-                "clouds.prod.auth_url: belongs below auth: write it as clouds.prod.auth.auth_url",
+                "clouds.prod.auth_url: must be in the section auth: write it as clouds.prod.auth.auth_url",
             ),
-            ("auth", json!({"auth": "x"}), "clouds.prod.auth: is no section of keys"),
+            ("auth", json!({"auth": "x"}), "clouds.prod.auth: must be a section of keys"),
         ] {
             assert_eq!(keys(cloud).into_faults(), [wanted], "{name}");
         }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_text_and_nothing_else() {
+    fn only_strings_are_accepted_as_text() {
         let mut read =
             keys(json!({"auth": {"password": 12_345, "username": "", "token": null}, "cacert": ["a"]}));
         for key in ["password", "username", "token", "cacert", "user_id"] {
@@ -242,19 +242,19 @@ mod tests {
         assert_eq!(
             read.into_faults(),
             [
-                "clouds.prod.auth.password: is no text: put it in quotes",
-                "clouds.prod.cacert: is no text: write a single word"
+                "clouds.prod.auth.password: must be a string: put it in quotes",
+                "clouds.prod.cacert: must be a string: write a single word"
             ]
         );
     }
 
     #[test]
-    fn the_environment_has_the_same_keys() {
+    fn environment_has_the_same_keys_as_the_file() {
         let variables =
             [("OS_USERNAME", "demo"), ("OS_PASWORD", "x"), ("OS_INSECURE", "True"), ("HOME", "/")];
         let mut read = Keys::of_environment(variables);
         assert_eq!(read.text("username").as_deref(), Some("demo"));
         assert_eq!(read.switch("insecure"), Some(true));
-        assert_eq!(read.into_faults(), ["OS_PASWORD: is not known: is OS_PASSWORD meant?"]);
+        assert_eq!(read.into_faults(), ["OS_PASWORD: unknown key: did you mean OS_PASSWORD?"]);
     }
 }

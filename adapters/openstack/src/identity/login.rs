@@ -1,5 +1,5 @@
-//! What is said at the log-in and what comes back. Pure. Source: Identity API v3, "Password authentication with scoped authorization"
-//! and its neighbours.
+//! Request and answer of the log-in. Pure. Source: Identity API v3, "Password authentication with scoped authorization" and related
+//! sections.
 
 #[cfg(test)]
 mod tests;
@@ -22,15 +22,15 @@ use super::{
     cloud::{ApplicationCredential, Cloud, Credentials, Domain, User, WantedProject},
 };
 
-/// The header that a new token comes in.
+/// Header with the new token.
 const SUBJECT_TOKEN: &str = "x-subject-token";
-/// A token is renewed when so much of its life is over, in percent: what is under way then still ends with the old one.
+/// Percentage of a token's lifetime after which it is renewed, so that running calls can finish with the old one.
 const RENEWED_AT: u32 = 80;
 
-/// The right to speak to the cloud for a while, and where its services are.
+/// A token, and the addresses of the services.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// Marked as sensitive, so that no log shows it.
+    /// Marked as sensitive, so that it is never logged.
     pub(crate) token: HeaderValue,
     pub(crate) project: Project,
     pub(crate) endpoints: Endpoints,
@@ -38,7 +38,7 @@ pub(crate) struct Access {
     pub(crate) ends_at: Instant,
 }
 
-/// A project, as Keystone tells it.
+/// A project in Keystone's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Project {
     pub(crate) id: String,
@@ -67,7 +67,7 @@ struct Token {
     catalog: Vec<Entry>,
 }
 
-/// The body of `POST /v3/auth/tokens`. It holds the secret.
+/// Builds the body of `POST /v3/auth/tokens`, which contains the secret.
 pub(crate) fn request(cloud: &Cloud) -> Value {
     let (method, identity) = match &cloud.credentials {
         Credentials::Password { user: who, password } => {
@@ -96,7 +96,7 @@ pub(crate) fn request(cloud: &Cloud) -> Value {
     json!({ "auth": auth })
 }
 
-/// `None`: an application credential has its project, and may not be asked for another.
+/// The scope of the token. `None`: an application credential has a fixed project, and Keystone refuses a scope for it.
 fn scope(cloud: &Cloud) -> Option<Value> {
     if matches!(cloud.credentials, Credentials::ApplicationCredential { .. }) {
         return None;
@@ -125,16 +125,14 @@ fn domain(domain: &Domain) -> Value {
     }
 }
 
-/// Reads the answer to a log-in that was asked for at `asked`.
+/// Parses the answer to a log-in that was sent at `asked`.
 ///
 /// # Errors
-/// [`Fault::Forbidden`] if the token is for another project than `cloud` wants; [`Fault::Nonsense`] if it cannot be read.
+/// Returns [`Fault::Forbidden`] if the token is for another project than `cloud` configures, and [`Fault::Nonsense`] if the answer cannot
+/// be parsed.
 pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> Result<Access, VendorError> {
     let unread = |what: &dyn std::fmt::Display| {
-        VendorError::nonsense(format!(
-            "the answer to the log-in at {} cannot be read: {what}",
-            cloud.auth_url
-        ))
+        VendorError::nonsense(format!("cannot parse the answer to the log-in at {}: {what}", cloud.auth_url))
     };
     let Answer { token: Token { issued_at, expires_at, project, catalog } } =
         serde_json::from_slice(response.body()).map_err(|error| unread(&error))?;
@@ -142,7 +140,7 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
         response.headers().get(SUBJECT_TOKEN).cloned().ok_or_else(|| unread(&"it has no token"))?;
     token.set_sensitive(true);
     let project = right(&cloud.project, project)?;
-    // Its own two times: our clock may differ from Keystone's.
+    // The lifetime is computed from Keystone's own two times, because its clock may differ from the local one.
     let life = Duration::try_from(expires_at.duration_since(issued_at)).unwrap_or_default();
     Ok(Access {
         token,
@@ -153,18 +151,18 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
     })
 }
 
-/// The token's project, if it is the one that is wanted. In another one all machines would look gone.
+/// Checks that the token is for the configured project: in another project, all instances would seem to be deleted.
 pub(crate) fn right(wanted: &WantedProject, found: Option<Project>) -> Result<Project, VendorError> {
     let refused = |text: String| Err(VendorError::new(Fault::Forbidden, text));
     let Some(found) = found else {
         return refused(
-            "the token is for no project: name project_id, or use credentials of a project".to_owned(),
+            "the token has no project: set project_id, or use credentials of a project".to_owned(),
         );
     };
     let differs =
         |wanted: &Option<String>, found: &str| wanted.as_deref().is_some_and(|wanted| wanted != found);
     let domain = match &wanted.domain {
-        // The domain qualifies the name: without one it may be that of the user.
+        // The domain qualifies the project name; without a name it may be the domain of the user.
         Some(_) if wanted.name.is_none() => false,
         Some(Domain::Id(id)) => *id != found.domain.id,
         Some(Domain::Name(name)) => !found.domain.name.is_empty() && *name != found.domain.name,
@@ -174,8 +172,8 @@ pub(crate) fn right(wanted: &WantedProject, found: Option<Project>) -> Result<Pr
         let told = [&wanted.id, &wanted.name].into_iter().flatten().map(String::as_str);
         let told: Vec<&str> = told.collect();
         return refused(format!(
-            "the credentials are for project {} ({}) in domain {}, and {} is configured: correct project_id or project_name, or use \
-             that project's credentials",
+            "the credentials are for project {} ({}) in domain {}, but {} is configured: correct \
+             project_id or project_name, or use credentials of that project",
             found.name,
             found.id,
             found.domain.name,

@@ -1,4 +1,4 @@
-//! Where the keys of a cloud come from: clouds.yaml with secure.yaml beside it, or the environment.
+//! The source of a cloud's keys: clouds.yaml and secure.yaml beside it, or the environment.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use super::{
     keys::Keys,
 };
 
-/// The variables of the process, of which some are secrets.
+/// The environment variables of the process, some of which are secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Environment(BTreeMap<String, String>);
 
@@ -33,7 +33,7 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 impl Environment {
-    /// Environments often have empty ones, which are none.
+    /// An empty variable counts as unset.
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -43,7 +43,7 @@ impl Environment {
     }
 }
 
-/// Where the keys come from.
+/// The source of the keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
     /// `OS_AUTH_URL`, `OS_USERNAME` and so on.
@@ -51,21 +51,21 @@ pub(crate) enum Source {
     Files(Files),
 }
 
-/// The files that tell clouds.
+/// The files that define clouds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     clouds: PathBuf,
-    /// Beside it: secrets alone.
+    /// In the same folder; contains only secrets.
     secure: PathBuf,
-    /// Which cloud of it. `None`: there is but one.
+    /// Name of the cloud in it. `None`: the file must have only one cloud.
     cloud: Option<String>,
 }
 
 impl Source {
-    /// A named cloud, or a named file, is in files; else the environment, if it has an address; else the usual files.
+    /// Uses the files if a cloud or a file is named; else the environment, if it has `OS_AUTH_URL`; else the usual files.
     ///
     /// # Errors
-    /// If there is no file where it should be.
+    /// Returns an error if there is no clouds.yaml in the usual folders.
     pub(crate) fn find(
         (cloud, file): (Option<&str>, Option<&Path>),
         environment: &Environment,
@@ -82,10 +82,10 @@ impl Source {
         Ok(Self::Files(Files { clouds, secure, cloud: cloud.map(str::to_owned) }))
     }
 
-    /// The cloud that stands there now.
+    /// Reads the current configuration of the cloud.
     ///
     /// # Errors
-    /// What is wrong, one line a fault.
+    /// Returns the errors in the keys, one on each line.
     pub(crate) fn read(&self, given: &Given) -> Result<Cloud, String> {
         match self {
             Self::Environment(environment) => {
@@ -98,10 +98,10 @@ impl Source {
         }
     }
 
-    /// The cloud as it is with other content of the file that is followed.
+    /// Reads the configuration with other content of the watched file.
     ///
     /// # Errors
-    /// What is wrong, one line a fault.
+    /// Returns the errors in the keys, one on each line.
     pub(crate) fn read_with(&self, content: &[u8], given: &Given) -> Result<Cloud, String> {
         match self {
             Self::Files(files) if self.followed().as_ref() == Some(&files.clouds) => {
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// The file to follow, if it is one: the one that has the secrets.
+    /// The file to watch, if there is one: the file with the secrets.
     pub(crate) fn followed(&self) -> Option<PathBuf> {
         match self {
             Self::Environment(_) => None,
@@ -145,12 +145,17 @@ impl Files {
         let name = match &self.cloud {
             Some(name) => name.clone(),
             None if clouds.len() == 1 => names(),
-            None => return Err(format!("{place}: say which cloud with --cloud or OS_CLOUD: {}", names())),
+            None => {
+                return Err(format!(
+                    "{place}: has several clouds: select one with --cloud or OS_CLOUD: {}",
+                    names()
+                ));
+            }
         };
         let names = names();
         let Some(Value::Object(cloud)) = clouds.remove(&name) else {
             return Err(format!(
-                "{place}: has no cloud {name}, but {names}: name one with --cloud or OS_CLOUD"
+                "{place}: has no cloud {name}, only {names}: select one with --cloud or OS_CLOUD"
             ));
         };
         let told = |faults: Vec<String>| {
@@ -160,7 +165,7 @@ impl Files {
     }
 }
 
-/// Where everybody looks. Source: openstacksdk, "Configuration Files".
+/// The usual folders of clouds.yaml. Source: openstacksdk, "Configuration Files".
 fn usual(environment: &Environment) -> Result<PathBuf, String> {
     let home = environment.get("HOME").map(PathBuf::from);
     let configuration = environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -175,11 +180,14 @@ fn usual(environment: &Environment) -> Result<PathBuf, String> {
     files.iter().find(|file| file.exists()).cloned().ok_or_else(|| {
         let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let files = files.join(", ");
-        format!("no credentials: none of {files} is there. Name a file with --clouds-file, or set OS_AUTH_URL and what goes with it")
+        format!(
+            "no credentials: none of {files} exists. Name a file with --clouds-file, or set \
+             OS_AUTH_URL and related variables"
+        )
     })
 }
 
-/// What a file holds. Its text is not repeated: it has secrets.
+/// Parses the content of a file. Errors do not repeat its text, because it contains secrets.
 fn section(path: &Path, content: &[u8]) -> Result<Map<String, Value>, String> {
     let text = str::from_utf8(content).map_err(|error| named(path, &error))?;
     if text.trim().is_empty() {
@@ -187,15 +195,15 @@ fn section(path: &Path, content: &[u8]) -> Result<Map<String, Value>, String> {
     }
     match serde_saphyr::from_str(text) {
         Ok(Value::Object(section)) => Ok(section),
-        Ok(_) => Err(named(path, &"is no YAML with a section clouds")),
+        Ok(_) => Err(named(path, &"must be YAML with a section clouds")),
         Err(error) => {
             let place = error.location().map_or_else(String::new, |at| format!(" in line {}", at.line()));
-            Err(named(path, &format!("is no YAML{place}")))
+            Err(named(path, &format!("invalid YAML{place}")))
         }
     }
 }
 
-/// What stands in the other comes first.
+/// Merges two sections; values of `other` take precedence.
 fn merge(all: &mut Map<String, Value>, other: Map<String, Value>) {
     for (key, value) in other {
         match (all.get_mut(&key), value) {

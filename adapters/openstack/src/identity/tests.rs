@@ -1,4 +1,4 @@
-//! Who logs in, when and how often: against a small OpenStack.
+//! Which callers log in, when and how often, against a small OpenStack.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn bed() -> (FakeCloud, OpenStackDriver, Session) {
     (cloud, driver, session)
 }
 
-/// Lets a part of a token's hour pass.
+/// Lets part of the token's lifetime of an hour pass.
 async fn passes(minutes: u64) {
     pause();
     advance(Duration::from_mins(minutes)).await;
@@ -27,19 +27,22 @@ async fn passes(minutes: u64) {
 }
 
 #[tokio::test]
-async fn many_who_need_a_token_log_in_once() {
+async fn concurrent_callers_log_in_once() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
     let (one, two, three) =
         tokio::join!(identity.access(&session), identity.access(&session), identity.access(&session));
     let one = one.expect("logged in");
-    assert!(Arc::ptr_eq(&one, &two.expect("the same")) && Arc::ptr_eq(&one, &three.expect("the same")));
+    assert!(
+        Arc::ptr_eq(&one, &two.expect("the same token"))
+            && Arc::ptr_eq(&one, &three.expect("the same token"))
+    );
     assert_eq!((cloud.log_ins(), one.project.id.as_str()), (1, PROJECT));
     assert!(one.token.is_sensitive());
 }
 
 #[tokio::test]
-async fn who_leaves_during_the_log_in_leaves_it_to_the_next_one() {
+async fn cancelled_log_in_passes_to_the_next_caller() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
     cloud.gate.forget_permits(1_000);
@@ -52,17 +55,17 @@ async fn who_leaves_during_the_log_in_leaves_it_to_the_next_one() {
     let second = identity.access(&session);
     drop(first);
     cloud.gate.add_permits(2);
-    second.await.expect("logs in by itself");
+    second.await.expect("logs in itself");
     assert_eq!(cloud.log_ins(), 2);
 }
 
 #[tokio::test]
-async fn a_token_is_renewed_ahead_of_its_end() {
+async fn token_is_renewed_before_it_expires() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
     let first = identity.access(&session).await.expect("logged in");
     passes(47).await;
-    assert!(Arc::ptr_eq(&first, &identity.access(&session).await.expect("still good")));
+    assert!(Arc::ptr_eq(&first, &identity.access(&session).await.expect("still valid")));
     passes(2).await;
     let second = identity.access(&session).await.expect("renewed");
     assert!(!Arc::ptr_eq(&first, &second));
@@ -70,26 +73,26 @@ async fn a_token_is_renewed_ahead_of_its_end() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_fails_leaves_the_old_token_until_it_ends() {
+async fn failed_renewal_keeps_the_old_token_until_it_expires() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
     let first = identity.access(&session).await.expect("logged in");
     cloud.store().locked = true;
     passes(50).await;
     for _ in 0..3 {
-        assert!(Arc::ptr_eq(&first, &identity.access(&session).await.expect("still good")));
+        assert!(Arc::ptr_eq(&first, &identity.access(&session).await.expect("still valid")));
     }
-    assert_eq!(cloud.log_ins(), 2, "it is not tried with each call");
+    assert_eq!(cloud.log_ins(), 2, "no attempt with each call");
     passes(1).await;
-    identity.access(&session).await.expect("still good");
-    assert_eq!(cloud.log_ins(), 3, "but again");
+    identity.access(&session).await.expect("still valid");
+    assert_eq!(cloud.log_ins(), 3, "another attempt");
     passes(10).await;
-    let error = identity.access(&session).await.expect_err("it has ended");
+    let error = identity.access(&session).await.expect_err("expired");
     assert_eq!(error.fault, Fault::Auth, "{error}");
 }
 
 #[tokio::test]
-async fn credentials_that_are_rejected_are_tried_once_for_all_who_wait() {
+async fn rejected_credentials_are_tried_once_for_all_waiters() {
     let (cloud, driver, session) = bed().await;
     cloud.store().locked = true;
     let identity = &driver.client.identity;
@@ -100,16 +103,16 @@ async fn credentials_that_are_rejected_are_tried_once_for_all_who_wait() {
     }
     assert_eq!(cloud.log_ins(), 1);
     cloud.store().locked = false;
-    identity.access(&session).await.expect("a later one asks again");
+    identity.access(&session).await.expect("a later caller asks again");
 }
 
 #[tokio::test]
-async fn a_token_for_another_project_is_refused() {
+async fn log_in_to_another_project_is_refused() {
     let cloud = FakeCloud::start().await;
     let mut settings = cloud.cloud();
     settings.project.name = Some("other".to_owned());
     let identity = Identity::new(settings);
-    let error = identity.access(&session(&cloud.driver())).await.expect_err("the wrong one");
+    let error = identity.access(&session(&cloud.driver())).await.expect_err("the wrong project");
     assert_eq!(error.fault, Fault::Forbidden);
     assert!(
         error.message.contains("project shop (0f3a") && error.message.contains("other is configured"),
@@ -118,7 +121,7 @@ async fn a_token_for_another_project_is_refused() {
 }
 
 #[tokio::test]
-async fn the_self_check_asks_the_cloud_each_time() {
+async fn self_check_calls_the_cloud_each_time() {
     let (cloud, driver, session) = bed().await;
     let first = driver.self_check(&session).await.expect("good");
     assert_eq!((first.project.as_str(), first.region.as_str()), (PROJECT, "RegionOne"));
@@ -126,7 +129,7 @@ async fn the_self_check_asks_the_cloud_each_time() {
     assert_eq!(driver.self_check(&session).await.expect("good").fingerprint, first.fingerprint);
     assert_eq!(cloud.store().requests.last().expect("two"), "GET /identity/v3/auth/tokens?nocatalog");
     cloud.store().tokens.clear();
-    driver.self_check(&session).await.expect("logs in anew");
+    driver.self_check(&session).await.expect("logs in again");
     assert_eq!((cloud.log_ins(), cloud.store().requests.len()), (2, 4));
     cloud.store().tokens.clear();
     cloud.store().locked = true;
@@ -134,33 +137,33 @@ async fn the_self_check_asks_the_cloud_each_time() {
 }
 
 #[tokio::test]
-async fn a_region_without_services_does_not_pass_the_self_check() {
+async fn self_check_fails_in_a_region_without_services() {
     let cloud = FakeCloud::start().await;
     let mut settings = cloud.cloud();
     settings.region = "RegionTwo".to_owned();
     let driver = OpenStackDriver::new(settings, None, (*cloud.driver().settings).clone());
-    let error = driver.self_check(&session(&driver)).await.expect_err("nothing is there");
+    let error = driver.self_check(&session(&driver)).await.expect_err("no services");
     assert!(error.message.contains("no compute service in region RegionTwo"), "{error}");
 }
 
 #[tokio::test]
-async fn new_credentials_bring_a_token_of_their_own() {
+async fn new_credentials_get_a_new_token() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
     let old = identity.access(&session).await.expect("logged in");
     let other = cloud.driver();
     other.self_check(&session).await.expect("good");
     identity.adopt(&other.client.identity);
-    let new = identity.access(&session).await.expect("there already");
+    let new = identity.access(&session).await.expect("already renewed");
     assert!(!Arc::ptr_eq(&old, &new));
     assert_eq!(cloud.log_ins(), 2);
-    // A call that was under way with the old token is not in the way.
+    // A late rejection of the old token does not cause a second log-in.
     assert!(Arc::ptr_eq(&new, &identity.renewed(&session, &old).await.expect("newer")));
     assert_eq!(cloud.log_ins(), 2);
 }
 
 #[tokio::test]
-async fn secrets_are_told_to_whoever_cleans_answers_and_never_shown() {
+async fn secrets_are_redacted_from_answers_and_logs() {
     let (_cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
     identity.access(&session).await.expect("logged in");

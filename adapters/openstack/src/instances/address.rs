@@ -1,6 +1,6 @@
-//! A machine's addresses in the order in which a Node shows them. Pure.
+//! Addresses of an instance, in the order in which a Node shows them. Pure.
 //!
-//! The rules are those of the Go cloud controller manager, so that nobody's InternalIP changes. Source: cloud-provider-openstack,
+//! The rules are those of the former cloud controller manager, so that a Node keeps its InternalIP. Source: cloud-provider-openstack,
 //! `nodeAddresses`.
 
 use std::net::IpAddr;
@@ -13,26 +13,26 @@ use ipnet::IpNet;
 
 use super::server::{NetworkAddress, Port, Server};
 
-/// The key in a server's metadata whose value is its host name.
+/// Key in a server's metadata whose value is its host name.
 const HOSTNAME: &str = "hostname";
-/// Ports that are up.
+/// Status of a port that is up.
 const ACTIVE: &str = "ACTIVE";
-/// Addresses that lead to another one.
+/// Type of an address that is a floating IP.
 const FLOATING: &str = "floating";
 
-/// Which networks' addresses are told as what.
+/// How networks map to types of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Networking {
-    /// Networks whose addresses are reached from everywhere.
+    /// Networks whose addresses become ExternalIPs.
     pub(crate) public: Vec<String>,
-    /// Networks whose addresses are told as internal ones. Empty: all that are not public.
+    /// Networks whose addresses become InternalIPs. Empty: all networks that are not public.
     pub(crate) internal: Vec<String>,
-    /// Addresses in these come first, in this order; the others keep theirs.
+    /// Addresses in these networks come first, in this order; the others keep their order.
     pub(crate) sort_order: Vec<IpNet>,
     pub(crate) ipv6: Ipv6,
 }
 
-/// Whether addresses of the newer family are told.
+/// Whether IPv6 addresses are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ipv6 {
     #[default]
@@ -40,20 +40,20 @@ pub(crate) enum Ipv6 {
     LeftOut,
 }
 
-/// Addresses so far.
+/// Addresses collected so far.
 struct Shown<'a> {
     networking: &'a Networking,
     addresses: Vec<(Type, String)>,
 }
 
 impl Shown<'_> {
-    /// Adds one that is not there yet. What is no address of a family that is told is left out.
+    /// Adds an address if it is new. Invalid addresses and disabled IP families are left out.
     fn add(&mut self, kind: Type, text: &str) {
         let Ok(ip) = text.parse::<IpAddr>() else { return };
         if ip.is_ipv6() && self.networking.ipv6 == Ipv6::LeftOut {
             return;
         }
-        // The canonical form: services write IPv6 as they like.
+        // Compares canonical forms, because services spell IPv6 addresses in several ways.
         let one = (kind, ip.to_string());
         if !self.addresses.contains(&one) {
             self.addresses.push(one);
@@ -67,7 +67,7 @@ impl Shown<'_> {
     }
 }
 
-/// All of a machine. `ports`: its own, in Neutron's order.
+/// All addresses of an instance. `ports`: its own, in Neutron's order.
 pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networking) -> Vec<InstanceAddress> {
     let mut shown = Shown { networking, addresses: Vec::new() };
     let active = ports.iter().filter(|port| port.status == ACTIVE);
@@ -79,14 +79,14 @@ pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networkin
     if let Some(hostname) = server.metadata.get(HOSTNAME).filter(|hostname| !hostname.is_empty()) {
         shown.addresses.push((Type::Hostname, hostname.clone()));
     }
-    // By name of the network, as the map is ordered.
+    // Sorted by name of the network, as the map is.
     for (network, of_it) in &server.addresses {
         for NetworkAddress { addr, kind } in of_it {
             by_network(&mut shown, network, (kind, addr));
         }
     }
     let order = &networking.sort_order;
-    // Stable: those of equal rank keep their order.
+    // The sort is stable: addresses of equal rank keep their order.
     shown.addresses.sort_by_key(|(_, text)| rank(order, text));
     told(&shown.addresses, server)
 }
@@ -96,7 +96,7 @@ fn by_network(shown: &mut Shown<'_>, network: &str, (kind, address): (&str, &str
     if kind == FLOATING {
         shown.add(Type::ExternalIp, address);
     } else if named(&shown.networking.public) {
-        // A port's address that turns out to be public is no internal one.
+        // The address of a port in a public network is not internal.
         shown.remove(address);
         shown.add(Type::ExternalIp, address);
     } else if shown.networking.internal.is_empty() || named(&shown.networking.internal) {
@@ -106,7 +106,7 @@ fn by_network(shown: &mut Shown<'_>, network: &str, (kind, address): (&str, &str
     }
 }
 
-/// Lower comes first.
+/// Rank of an address: lower comes first.
 fn rank(order: &[IpNet], text: &str) -> usize {
     let ip = text.parse::<IpAddr>().ok();
     order.iter().position(|net| ip.is_some_and(|ip| net.contains(&ip))).unwrap_or(order.len())

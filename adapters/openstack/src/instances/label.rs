@@ -1,12 +1,12 @@
-//! Words of the cloud as Kubernetes labels.
+//! Converts names of the cloud to Kubernetes label values.
 
-/// Bytes of a label's value. Source: Kubernetes, "Labels and Selectors".
+/// Maximum length of a label value in bytes. Source: Kubernetes, "Labels and Selectors".
 const LABEL_MAX: usize = 63;
-/// What may stand inside a label's value beside letters and digits, and not at its ends.
+/// Characters other than letters and digits that are allowed inside a label value, but not at its ends.
 const INSIDE: [char; 3] = ['-', '_', '.'];
 
-/// The same word, as far as it may stand in a label: what may not becomes one dash. As the Go cloud controller manager does it, so
-/// that labels stay as they are.
+/// Converts a word to a label value: each invalid sequence becomes one dash. The former cloud controller manager does the same, so that
+/// labels do not change.
 pub(super) fn label(word: &str) -> String {
     let mut label = String::with_capacity(word.len());
     let mut replaced = false;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_becomes_a_legal_label() {
+    fn every_word_becomes_a_valid_label_value() {
         let long = "a".repeat(62);
         for (word, wanted) in [
             ("m1.small", "m1.small"),

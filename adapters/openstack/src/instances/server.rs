@@ -1,6 +1,6 @@
-//! Servers and ports as Nova and Neutron tell them, and the machine that comes of both. Pure.
+//! Servers and ports in the answers of Nova and Neutron, and the instance that they make up. Pure.
 //!
-//! Read is what is used, and words are read as text: one that is not known must not cost a whole listing.
+//! Only fields that are used are parsed, and enums as text, so that an unknown value does not fail a whole listing.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{ownership, provider_id};
 
-/// A server, of Nova's API 2.47 and later.
+/// A server of Nova's API 2.47 and later.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Server {
@@ -29,7 +29,7 @@ pub(crate) struct Server {
     pub(super) access_v4: String,
     #[serde(rename = "accessIPv6", deserialize_with = "or_empty")]
     pub(super) access_v6: String,
-    /// By name of the network.
+    /// Keyed by the name of the network.
     pub(super) addresses: BTreeMap<String, Vec<NetworkAddress>>,
     flavor: Flavor,
     #[serde(rename = "OS-EXT-AZ:availability_zone", deserialize_with = "or_empty")]
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     power: Option<u8>,
 }
 
-/// An address of a server, as Nova has it from Neutron.
+/// An address of a server, which Nova has from Neutron.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct NetworkAddress {
@@ -73,14 +73,14 @@ pub(crate) struct FixedIp {
 }
 
 impl Port {
-    /// The subnet that an address of it is in.
+    /// The subnet of one of its addresses.
     pub(crate) fn subnet_of(&self, address: IpAddr) -> Option<&str> {
         let is_it = |one: &&FixedIp| one.ip_address.parse() == Ok(address);
         self.fixed_ips.iter().find(is_it).map(|one| one.subnet_id.as_str()).filter(|id| !id.is_empty())
     }
 }
 
-/// What is the same for all machines of the adapter.
+/// Settings that are the same for all instances of the adapter.
 #[derive(Clone, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) region: &'a str,
@@ -89,22 +89,22 @@ pub(crate) struct Place<'a> {
 }
 
 impl Server {
-    /// The name of the network that an address is in.
+    /// Name of the network of an address.
     pub(super) fn network_of(&self, address: &str) -> Option<&str> {
         let ip = address.parse::<IpAddr>().ok()?;
         let is_it = |one: &NetworkAddress| one.addr.parse() == Ok(ip);
         self.addresses.iter().find(|(_, of_it)| of_it.iter().any(is_it)).map(|(name, _)| name.as_str())
     }
 
-    /// Source: Compute API, "Server concepts".
+    /// Maps Nova's status. Source: Compute API, "Server concepts".
     fn state(&self) -> InstanceState {
         const SHUT_DOWN: u8 = 4;
         match (self.status.as_str(), self.task.as_str()) {
-            // A soft-deleted one can be brought back by hand alone, and has left its cluster.
+            // A soft-deleted server can only be restored by hand, and has left its cluster.
             ("DELETED" | "SOFT_DELETED", _) => InstanceState::Terminated,
             (_, "deleting" | "soft-deleting") => InstanceState::Terminating,
             ("SHUTOFF", _) => InstanceState::Stopped,
-            // The hypervisor has seen it before Nova has.
+            // The hypervisor has shut it down, and Nova does not show it in the status yet.
             ("ACTIVE", _) if self.power == Some(SHUT_DOWN) => InstanceState::Stopped,
             ("BUILD" | "REBUILD", _) => InstanceState::Starting,
             (
@@ -112,22 +112,22 @@ impl Server {
                 | "REVERT_RESIZE" | "MIGRATING",
                 _,
             ) => InstanceState::Running,
-            // They do not run, and are not shut down either: their volumes may be in use.
+            // These servers neither run nor are shut down: their volumes may be in use.
             ("PAUSED" | "SUSPENDED" | "SHELVED" | "SHELVED_OFFLOADED", _) => InstanceState::Stopping,
             ("ERROR", _) => InstanceState::Error,
-            // Never gone: whoever does not know does not delete.
+            // An unknown status never counts as deleted.
             _ => InstanceState::Unknown,
         }
     }
 }
 
-/// A machine in the contract's words. `ports`: its own, in Neutron's order.
+/// Converts a server to an instance of the contract. `ports`: its own, in Neutron's order.
 pub(super) fn instance(server: &Server, ports: &[&Port], place: &Place<'_>) -> Instance {
     let Place { region, networking, form } = place;
     let addresses = addresses(server, ports, networking);
     let provider_id = provider_id::write(*form, region, &server.id);
     let (state, kind, zone) = (server.state(), label(&server.flavor.original_name), label(&server.zone));
-    // Of what a Node is made from, and of nothing else.
+    // The fingerprint covers only what a Node is initialised from.
     let mut node = vec![provider_id.as_str(), &server.name, state.as_str_name(), &kind, &zone, region];
     for address in &addresses {
         node.push(Type::try_from(address.r#type).unwrap_or_default().as_str_name());
@@ -152,7 +152,7 @@ pub(super) fn instance(server: &Server, ports: &[&Port], place: &Place<'_>) -> I
     }
 }
 
-/// Nova writes `null` for what it does not know.
+/// Nova returns `null` for unknown values.
 fn or_empty<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
     Ok(Option::deserialize(text)?.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Machines as Nova and Neutron tell them.
+//! Instances from Nova's and Neutron's answers.
 
 mod addresses;
 mod sweep;
@@ -11,7 +11,7 @@ use crate::provider_id::Form;
 
 const ID: &str = "7e0c9a52-4f0b-4a3e-9f6e-0c1f5b6f7a11";
 
-/// A server as Nova 34 tells it at version 2.47, in two networks, with a floating address.
+/// A server in the format of Nova 34 at version 2.47, in two networks, with a floating IP.
 fn server() -> Value {
     json!({
         "id": ID,
@@ -86,14 +86,14 @@ fn plain(server: Value) -> Instance {
 }
 
 #[test]
-fn a_server_becomes_a_machine() {
+fn server_becomes_an_instance() {
     let machine = plain(server());
     assert_eq!(machine.provider_id, format!("openstack:///{ID}"));
     assert_eq!((machine.name.as_str(), machine.state()), ("worker-1", InstanceState::Running));
     assert_eq!(
         (machine.instance_type.as_str(), machine.zone.as_str()),
         ("m1-small-old", "zone-a"),
-        "legal labels"
+        "valid label values"
     );
     assert_eq!((machine.region.as_str(), machine.vendor_state.as_str()), ("RegionOne", "ACTIVE"));
     assert_eq!(machine.created_at.expect("a time").to_string(), "2026-11-21T08:00:00Z");
@@ -126,7 +126,7 @@ fn each_status_has_its_state() {
 }
 
 #[test]
-fn what_an_older_or_a_poorer_nova_leaves_out_costs_nothing_else() {
+fn missing_fields_of_an_old_nova_are_tolerated() {
     let machine = plain(
         json!({ "id": ID, "status": "BUILD", "name": "n", "accessIPv4": null, "OS-EXT-AZ:availability_zone": null }),
     );
@@ -134,7 +134,7 @@ fn what_an_older_or_a_poorer_nova_leaves_out_costs_nothing_else() {
 }
 
 #[test]
-fn the_fingerprint_changes_with_what_a_node_is_made_from_alone() {
+fn fingerprint_covers_only_fields_of_a_node() {
     let before = plain(server()).fingerprint;
     for harmless in [
         json!({ "updated": "2026-11-22T08:00:00Z" }),

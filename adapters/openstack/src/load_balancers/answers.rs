@@ -1,23 +1,23 @@
-//! What Octavia and Neutron tell of a load balancer's parts, as far as it counts here.
+//! Answers of Octavia and Neutron about the parts of a load balancer, with the fields that are used.
 //!
-//! Words such as protocols stay text: one that nobody knows makes a part that differs from all that is wanted, and no listing that
-//! cannot be read. Source: Octavia and Neutron API references.
+//! Enums such as protocols are parsed as text: a part with an unknown value only differs from the desired state, and does not fail the
+//! listing. Source: Octavia and Neutron API references.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer};
 
-/// The load balancer itself.
+/// A load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Balancer {
     pub(crate) id: String,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) name: String,
     pub(crate) provisioning_status: String,
-    /// In UTC, without saying so.
+    /// In UTC, without a zone in the text.
     #[serde(default)]
     pub(crate) created_at: Option<jiff::civil::DateTime>,
-    /// Changes with each change of any part, to the second.
+    /// Changes with each change of any part, with a resolution of one second.
     #[serde(default)]
     pub(crate) updated_at: Option<String>,
     #[serde(default)]
@@ -38,7 +38,7 @@ pub(crate) struct Balancer {
     pub(crate) tags: Vec<String>,
 }
 
-/// A load balancer that is asked for by itself, as far as those who share it count.
+/// The fields of a single load balancer that decide about sharing.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct LiveBalancer {
     pub(crate) id: String,
@@ -52,13 +52,13 @@ pub(crate) struct LiveBalancer {
 }
 
 impl LiveBalancer {
-    /// Whether it is on the way out.
+    /// Whether it is being deleted.
     pub(crate) fn goes(&self) -> bool {
         ["PENDING_DELETE", "DELETED"].contains(&self.provisioning_status.as_str())
     }
 }
 
-/// An address beside the first.
+/// An additional VIP.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct AdditionalVip {
     #[serde(default)]
@@ -67,7 +67,7 @@ pub(crate) struct AdditionalVip {
     pub(crate) subnet_id: Option<String>,
 }
 
-/// A port that is listened on.
+/// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) id: String,
@@ -113,29 +113,29 @@ pub(crate) struct Pool {
     pub(crate) provisioning_status: String,
     #[serde(default)]
     pub(crate) session_persistence: Option<Persistence>,
-    /// IDs alone: what they are is asked for, pool by pool.
+    /// Only IDs: the members are read pool by pool.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) members: Vec<Named>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) loadbalancers: Vec<Named>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) tags: Vec<String>,
-    /// Changes with each change of a member, to the second.
+    /// Changes with each change of a member, with a resolution of one second.
     #[serde(default)]
     pub(crate) updated_at: Option<String>,
 }
 
-/// Whether a client stays with its member.
+/// Session persistence of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Persistence {
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Seconds; of UDP and SCTP alone.
+    /// In seconds; for UDP and SCTP only.
     #[serde(default)]
     pub(crate) persistence_timeout: Option<u32>,
 }
 
-/// How members are probed.
+/// A health monitor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Monitor {
     pub(crate) id: String,
@@ -170,20 +170,20 @@ pub(crate) struct Member {
 pub(crate) struct FloatingIp {
     pub(crate) id: String,
     pub(crate) floating_ip_address: IpAddr,
-    /// Where packets to it go. `None`: nowhere.
+    /// The port it is attached to. `None`: it is unattached.
     #[serde(default)]
     pub(crate) fixed_ip_address: Option<IpAddr>,
     #[serde(default, deserialize_with = "absent_if_empty")]
     pub(crate) port_id: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) description: String,
-    /// The external network that it is from.
+    /// The external network of the address.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) floating_network_id: String,
-    /// To the second.
+    /// With a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
-    /// Asked for by itself alone: it changes with things that nobody here cares for.
+    /// Only requested where it is needed: it changes with unrelated fields, too.
     #[serde(default)]
     pub(crate) revision_number: Option<u64>,
 }
@@ -192,7 +192,7 @@ pub(crate) struct FloatingIp {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SecurityGroup {
     pub(crate) id: String,
-    /// To the second.
+    /// With a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
@@ -201,11 +201,11 @@ pub(crate) struct SecurityGroup {
     pub(crate) security_group_rules: Vec<SecurityRule>,
 }
 
-/// What a security group lets through.
+/// A rule of a security group.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SecurityRule {
     pub(crate) id: String,
-    /// To the second.
+    /// With a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
@@ -224,7 +224,7 @@ pub(crate) struct SecurityRule {
     pub(crate) description: String,
 }
 
-/// A port of a machine, with the groups that it is in.
+/// A port of a server, with its security groups.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct GuardedPort {
     pub(crate) id: String,
@@ -234,7 +234,7 @@ pub(crate) struct GuardedPort {
     pub(crate) fixed_ips: Vec<FixedAddress>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) security_groups: Vec<String>,
-    /// Without it no group counts, and Neutron takes none.
+    /// Without port security no group has effect, and Neutron accepts none.
     #[serde(default = "guarded")]
     pub(crate) port_security_enabled: bool,
     #[serde(default)]
@@ -252,7 +252,7 @@ pub(crate) struct FixedAddress {
     pub(crate) ip_address: Option<IpAddr>,
 }
 
-/// A subnet with its addresses.
+/// A subnet and its CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Subnet {
     pub(crate) id: String,
@@ -265,12 +265,12 @@ pub(crate) struct Named {
     pub(crate) id: String,
 }
 
-/// The services write `null` where there is nothing.
+/// The services write `null` for empty values.
 fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
-/// Some versions of Neutron write `""` where there is nothing.
+/// Some versions of Neutron write `""` for empty values.
 fn absent_if_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
     Ok(Option::deserialize(value)?.filter(|text: &String| !text.is_empty()))
 }

@@ -1,4 +1,4 @@
-//! How security groups differ from what load balancers need of them: what somebody has changed since, and what was left. Pure.
+//! Computes how security groups differ from what load balancers need, because of changes by other clients or leftovers. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::ownership;
 
-/// What differs.
+/// The differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drift {
-    /// Load balancers that have less than they need, or more, by ID.
+    /// IDs of load balancers that have too few or too many rules.
     pub(crate) balancers: BTreeSet<String>,
-    /// Owners of load balancers that are gone, whose rules are left and needed by nobody.
+    /// Owners of deleted load balancers whose rules are left and no longer needed.
     pub(crate) left: Vec<LoadBalancerKey>,
 }
 
@@ -35,14 +35,14 @@ impl Drift {
     }
 }
 
-/// A cluster's group, as far as each of its load balancers asks for it.
+/// A cluster's group, with what is needed to compare it with each load balancer.
 struct Cluster<'a> {
     guards: &'a Guards,
     id: &'a str,
     open: BTreeSet<Rule>,
-    /// By the load balancer that they were made for.
+    /// Rules by the load balancer that they were created for.
     rules: BTreeMap<String, Vec<&'a SecurityRule>>,
-    /// Whether packets to an address get as far as the group's rules, or past all groups.
+    /// Whether the rules of the group let packets to an address through, or no group applies to it.
     reached: BTreeMap<IpAddr, bool>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Cluster<'a> {
         let left: Vec<&SecurityRule> =
             left.flat_map(|(_, rules)| rules.iter().filter(of_no_use)).copied().collect();
         if !left.is_empty() {
-            // One is enough to take them away.
+            // One load balancer suffices to delete them.
             let mut able = users().filter(|(_, user)| user.is_active);
             drift.balancers.extend(able.next().map(|(id, _)| id.clone()));
         }

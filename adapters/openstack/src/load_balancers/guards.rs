@@ -1,9 +1,9 @@
-//! What a sweep found of security groups: which are ours, which machines' ports are in them, and what is missing. Pure but for its memory.
+//! State of security groups in a listing: groups owned by clusters, the ports of servers in them, and what is missing. Pure, apart from its
+//! cache.
 //!
-//! A cluster has one group for all its load balancers, and each rule in it says for which one it was made. Neutron takes no two equal
-//! rules, so others may need it as well, such as that of a health check's port: a rule goes when nobody needs it. The ports of machines are
-//! in the group as long as it is there. So a node that joins costs one write however many Services there are, and the project's quota of
-//! groups is not used up by them.
+//! A cluster has one group for all its load balancers, and each rule in it names the load balancer that it was created for. Neutron refuses
+//! duplicate rules, so that load balancers share rules, such as that of a health check port; a rule is deleted when none needs it. The
+//! ports of servers stay in the group: a new node costs one write, and the project's quota of groups is not exhausted.
 
 use std::{
     cmp::Reverse,
@@ -25,51 +25,51 @@ use crate::{
     step::{Port, Transport},
 };
 
-/// Rules that Neutron gives to a new group are made with it, in one transaction, and nobody else has seen it by then.
+/// Neutron creates a group together with its initial rules, in one transaction, before any other client sees the group.
 const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 
-/// The subnets that were asked for, by ID. `None`: nobody shows it to this project.
+/// Subnets that have been read, by ID. `None`: the subnet is not visible to this project.
 pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
 
-/// What the last sweep found.
+/// The state in the last listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
-    /// The project's load balancers, by ID, but for those on the way out.
+    /// IDs of the project's load balancers, without those that are being deleted.
     pub(super) balancers: BTreeSet<String>,
-    /// Those of them that are ours, by ID.
+    /// Users of load balancers, by ID.
     pub(super) users: BTreeMap<String, User>,
-    /// Ours, of all clusters.
+    /// Groups that clusters own, of all clusters.
     pub(super) groups: Vec<SecurityGroup>,
-    /// Ports of machines, by the machine's ID.
+    /// Ports of servers, by the server's ID.
     pub(super) ports: BTreeMap<String, Vec<GuardedPort>>,
     pub(super) subnets: Subnets,
     pub(crate) drift: Drift,
 }
 
-/// A load balancer, as far as security groups count.
+/// A user of a load balancer, with what matters for security groups.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(super) cluster_id: String,
-    /// Whether it can be changed: one in ERROR is not.
+    /// Whether it can be changed; a load balancer in ERROR cannot.
     pub(super) is_active: bool,
-    /// What its members need, as they are. `None`: nobody knows all members.
+    /// What its current members need. `None`: not all members are known.
     pub(super) needs: Option<Needs>,
-    /// Those of its members.
+    /// Addresses of its members.
     pub(super) addresses: BTreeSet<IpAddr>,
 }
 
-/// What is remembered of security groups.
+/// The cached state of security groups.
 #[derive(Debug, Default)]
 pub(crate) struct KnownGuards {
     last: Mutex<Option<Arc<Guards>>>,
-    /// A subnet never gets other addresses.
+    /// The CIDR of a subnet never changes.
     subnets: Mutex<Subnets>,
-    /// Held by who writes: all load balancers of a cluster share a group, and all groups of a port are written at once.
+    /// Held during writes, because all load balancers of a cluster share a group, and a write replaces all groups of a port.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 impl KnownGuards {
-    /// What the last sweep found. `None`: nothing yet, or nobody wants to know.
+    /// The state in the last listing. `None`: there has been no listing, or security groups are not managed.
     pub(crate) fn last(&self) -> Option<Arc<Guards>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -80,7 +80,7 @@ impl KnownGuards {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.into());
     }
 
-    /// Notes what a load balancer was let through for: it relies on others' rules from now on, too.
+    /// Records what a load balancer has got access for: it may rely on rules of others from now on.
     pub(super) fn learn_user(&self, balancer: &str, cluster_id: &str, needs: &Needs) {
         let subnets = self.subnets();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl KnownGuards {
         self.subnets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// That one was not told is remembered, too.
+    /// Also records which subnets are not visible.
     pub(super) fn learn_subnets(&self, asked: &[String], found: Vec<Subnet>) {
         let mut known = self.subnets.lock().unwrap_or_else(PoisonError::into_inner);
         for id in asked {
@@ -106,32 +106,32 @@ impl KnownGuards {
     }
 }
 
-/// From where packets come.
+/// Source of packets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// The load balancer, which has an address there. By the subnet's ID.
+    /// The load balancer, from its address in the subnet with this ID.
     Subnet(String),
-    /// The same, where each member says by which subnet it is reached: then that of the load balancer's own address counts only if it is
-    /// shown. One in a network of somebody else's, which it has nothing but its address from, mostly is not.
+    /// As `Subnet`, but optional: each member names the subnet through which it is reached, so that the subnet of the VIP only counts if it
+    /// is visible. A subnet in the network of another tenant, which only provides the VIP, usually is not.
     IfShown(String),
-    /// Whoever speaks IPv4 or IPv6: the load balancer passes the clients' addresses on.
+    /// Any IPv4 or IPv6 address: the load balancer preserves the clients' addresses.
     AnyV4,
     AnyV6,
 }
 
-/// What a load balancer needs of the nodes' ports.
+/// The access to the nodes' ports that a load balancer needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Node ports.
     pub(crate) ports: BTreeSet<Port>,
     pub(crate) from: BTreeSet<Source>,
-    /// Those of health checks. The load balancer alone probes them, never its clients.
+    /// Ports of health checks. Only the load balancer probes them, never its clients.
     pub(crate) probes: BTreeSet<Port>,
     pub(crate) probed_from: BTreeSet<Source>,
 }
 
 impl Needs {
-    /// What a load balancer's members need. `passes_clients_on`: packets come from the clients' addresses.
+    /// What a load balancer's members need. `passes_clients_on`: packets have the clients' source addresses.
     pub(crate) fn of<'a>(
         balancer: &Balancer,
         members: impl IntoIterator<Item = (Transport, &'a Member)>,
@@ -158,19 +158,19 @@ impl Needs {
         if !passes_clients_on {
             needs.from.clone_from(&needs.probed_from);
         } else if needs.probes.is_empty() {
-            // Without probes the addresses of the subnets are not needed.
+            // Without probes the CIDRs of the subnets are not needed.
             needs.probed_from.clear();
         }
         needs
     }
 
-    /// Whether it needs what a rule lets in, or may do: of a subnet nobody knows the addresses.
+    /// Whether it needs a rule, or may need it because the CIDR of a subnet is unknown.
     fn include(&self, there: &SecurityRule, subnets: &Subnets) -> bool {
         let rules = self.rules(subnets);
         !rules.are_all() || rules.known.iter().any(|rule| rule.is(there))
     }
 
-    /// The rules of it, as far as subnets are known.
+    /// Its rules, as far as subnets are known.
     pub(crate) fn rules(&self, subnets: &Subnets) -> Rules {
         let mut rules = Rules { known: BTreeSet::new(), unasked: Vec::new(), hidden: Vec::new() };
         for source in self.from.union(&self.probed_from) {
@@ -198,24 +198,24 @@ impl Needs {
     }
 }
 
-/// What a load balancer's members need, as rules.
+/// The access that a load balancer's members need, as rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) known: BTreeSet<Rule>,
-    /// Subnets that nobody has asked for yet.
+    /// Subnets that have not been read yet.
     pub(crate) unasked: Vec<String>,
-    /// Subnets that nobody shows this project.
+    /// Subnets that are not visible to this project.
     pub(crate) hidden: Vec<String>,
 }
 
 impl Rules {
-    /// Whether it needs no others.
+    /// Whether no further rules are needed.
     pub(crate) fn are_all(&self) -> bool {
         self.unasked.is_empty() && self.hidden.is_empty()
     }
 }
 
-/// What a rule lets in.
+/// The access that a rule grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     port: Port,
@@ -223,7 +223,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// What a rule that is there lets in, whoever made it. `None`: something of another kind.
+    /// The access that an existing rule grants, no matter which client created it. `None`: the rule is of another kind.
     pub(super) fn of(there: &SecurityRule) -> Option<Self> {
         let transport = Transport::named(there.protocol.as_deref()?)?;
         let number = u16::try_from(there.port_range_min?).ok()?;
@@ -233,7 +233,7 @@ impl Rule {
         (there.direction == "ingress" && alone).then_some(rule)
     }
 
-    /// Whether the rule that is there lets in just this, whoever made it.
+    /// Whether an existing rule grants exactly this access, no matter which client created it.
     pub(crate) fn is(&self, there: &SecurityRule) -> bool {
         Self::of(there).as_ref() == Some(self)
     }
@@ -253,20 +253,20 @@ impl Rule {
 }
 
 impl SecurityRule {
-    /// Whether it was made for this load balancer.
+    /// Whether it was created for this load balancer.
     pub(crate) fn is_of(&self, balancer: &str) -> bool {
         ownership::balancer_of(&self.description).is_some_and(|of| of == balancer)
     }
 
-    /// Whether it bears our mark.
+    /// Whether an adapter created it for a load balancer.
     fn is_ours(&self) -> bool {
         ownership::balancer_of(&self.description).is_some()
     }
 }
 
 impl SecurityGroup {
-    /// Whether Neutron gave a rule to the group with the create: those that let all be sent, and what an operator has told it to give to
-    /// every group. What anybody adds later is theirs.
+    /// Whether Neutron created a rule together with the group: those that allow all egress, and the cloud's default rules for all groups.
+    /// Rules that were added later belong to other clients.
     pub(crate) fn was_given(&self, rule: &SecurityRule) -> bool {
         let read = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
         let (Some(made), Some(group)) = (read(&rule.created_at), read(&self.created_at)) else {
@@ -276,7 +276,7 @@ impl SecurityGroup {
     }
 }
 
-/// The group of a cluster. Should an answer that was lost have left a second one, the one that is used.
+/// The group of a cluster. If a lost answer has led to a second group, the one with more rules counts.
 pub(super) fn in_use<'a>(
     groups: impl IntoIterator<Item = &'a SecurityGroup>,
     cluster_id: &str,
@@ -289,7 +289,7 @@ pub(super) fn in_use<'a>(
 }
 
 impl Guards {
-    /// Subnets without which a load balancer does not reach its members, and which nobody shows this project.
+    /// Subnets without which a load balancer does not reach its members, and which are not visible to this project.
     pub(super) fn hidden<'a>(&'a self, subnets: &'a Subnets) -> impl Iterator<Item = String> + 'a {
         let needs = self.users.values().filter_map(|user| user.needs.as_ref());
         needs.flat_map(|needs| needs.rules(subnets).hidden)
@@ -300,17 +300,17 @@ impl Guards {
         in_use(&self.groups, cluster_id)
     }
 
-    /// Subnets that were asked for.
+    /// Subnets that have been read.
     pub(crate) fn subnets(&self) -> &Subnets {
         &self.subnets
     }
 
-    /// Whether a rule was made for a load balancer that is gone. Never one that bears no mark of ours.
+    /// Whether a rule was created for a load balancer that is gone. Always `false` for rules of other clients.
     pub(crate) fn is_left(&self, rule: &SecurityRule) -> bool {
         ownership::balancer_of(&rule.description).is_some_and(|of| !self.balancers.contains(&of))
     }
 
-    /// Whether another load balancer of the cluster needs what a rule lets in. One whose members nobody knows may do.
+    /// Whether another load balancer of the cluster needs a rule, or may need it because its members are not known.
     pub(crate) fn is_needed(&self, rule: &SecurityRule, (cluster_id, but): (&str, &str)) -> bool {
         let others = self.users.iter().filter(|(id, user)| *id != but && user.cluster_id == cluster_id);
         others
@@ -323,7 +323,7 @@ impl Guards {
         self.users.iter().all(|(id, user)| id == balancer || user.cluster_id != cluster_id)
     }
 
-    /// The ports of a machine that have one of these addresses and are not in a group, by ID.
+    /// IDs of a server's ports that have one of these addresses and are not in the group.
     pub(crate) fn outside<'a>(
         &'a self,
         machine: &str,
@@ -355,9 +355,9 @@ mod tests {
 
     use super::*;
 
-    /// A Service names the port of its health checks: clients must not reach it on the nodes.
+    /// A Service can set the port of its health checks: clients must not get access to it on the nodes.
     #[test]
-    fn probes_are_let_in_from_the_load_balancer_alone() {
+    fn only_the_load_balancer_may_probe_nodes() {
         let balancer = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "vip_subnet_id": "s-1", "tags": [] });
         let balancer: Balancer = serde_json::from_value(balancer).expect("one");
         let member = json!({ "address": "10.0.0.5", "protocol_port": 30080, "monitor_port": 10256 });

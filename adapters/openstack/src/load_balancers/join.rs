@@ -1,4 +1,4 @@
-//! From the listings of a sweep to load balancers in the contract's words. Pure.
+//! Joins the pages of a listing into load balancers of the contract. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,12 +27,11 @@ use crate::{
 
 type Record = LoadBalancerRecord<Detail>;
 
-/// What a listener's port carries as error while Octavia has given up on it.
+/// Error in the status of a Service port while Octavia reports its listener as failed.
 const PORT_FAILED: &str = "ListenerFailed";
 const ERROR: &str = "ERROR";
 
-/// The load balancers; and, as what is left of one, each floating IP that was made for a load balancer which is gone, and rules of
-/// security groups.
+/// The load balancers, and leftovers of deleted ones: floating IPs that were created for them, and rules of security groups.
 pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guards>) -> Vec<Record> {
     let balancers: Vec<&Balancer> = sweep.balancers.iter().flat_map(|page| page.iter()).collect();
     let mut parts = Parts::of(sweep, known);
@@ -58,13 +57,13 @@ pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guard
     records
 }
 
-/// The parts of all load balancers, by what they belong to.
+/// The parts of all load balancers, by load balancer.
 struct Parts<'a> {
     listeners: BTreeMap<&'a str, Vec<Listener>>,
     pools: BTreeMap<&'a str, Vec<PoolTree>>,
-    /// Floating IPs by the port that they lead to.
+    /// Attached floating IPs, by port.
     at_port: BTreeMap<&'a str, Vec<&'a FloatingIp>>,
-    /// Those that lead nowhere, by the key that they were made for.
+    /// Unattached floating IPs, by the key that they were created for.
     own: BTreeMap<(String, String), Vec<&'a FloatingIp>>,
 }
 
@@ -88,7 +87,7 @@ impl<'a> Parts<'a> {
         for pool in sweep.pools.iter().flat_map(|page| page.iter()) {
             let monitor = monitors.get(pool.id.as_str()).map(|monitor| (*monitor).clone());
             let mut tree = PoolTree { pool: pool.clone(), monitor, members: known.of(pool) };
-            // It says when members changed, which is told by the members.
+            // Only shows that members changed, which the members themselves show.
             tree.pool.updated_at = None;
             for balancer in &pool.loadbalancers {
                 parts.pools.entry(&balancer.id).or_default().push(tree.clone());
@@ -106,7 +105,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// A load balancer with its parts, and the floating IPs of its address and of those who use it.
+    /// A load balancer with its parts, and the floating IPs of its VIP and of its users.
     fn tree(&mut self, balancer: &Balancer) -> Detail {
         let at_port = balancer.vip_port_id.as_deref().and_then(|port| self.at_port.get(port));
         let owner = ownership::owner(&balancer.tags).map(|(key, _)| key);
@@ -114,7 +113,7 @@ impl Parts<'_> {
         let own = owner.into_iter().chain(sharers).filter_map(|key| self.own.get(&words(&key))).flatten();
         let floating_ips = at_port.into_iter().flatten().chain(own).map(|ip| (*ip).clone()).collect();
         Detail {
-            // Its time of change is told by what has changed.
+            // The changed parts themselves show what has changed.
             balancer: Some(Balancer { updated_at: None, ..balancer.clone() }),
             floating_ips,
             listeners: self.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
@@ -127,7 +126,7 @@ fn words(key: &LoadBalancerKey) -> (String, String) {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// The load balancer itself, for its owner. `reached`: nothing differs in security groups from what it needs of them.
+/// The record of the load balancer for its owner. `reached`: the security groups are as it needs them.
 fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) -> Record {
     let (key, owner) = ownership::owner(&balancer.tags).unzip();
     let is_others = |name: &str, tags: &[String]| {
@@ -136,7 +135,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
     };
     let own = Own::of(&detail, |name, tags| !is_others(name, tags));
     let public = public(balancer, &detail);
-    // It was made with this tag, in one call: without its floating IP it is not complete.
+    // If it was created in one call, it already has the hash: without its floating IP it is not complete.
     let lacks = ownership::expects_floating_ip(&balancer.tags) && public.is_none() || !reached;
     let applied_hash = if lacks { "" } else { ownership::applied_hash(&balancer.tags) };
     let summary = LoadBalancer {
@@ -157,7 +156,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
     }
 }
 
-/// The same for one that shares it.
+/// The record of the load balancer for an owner that shares it.
 fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), reached: bool) -> Record {
     let own = Own::of(tree, |name, tags| {
         let part = (name, tags);
@@ -168,7 +167,7 @@ fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), re
     let common =
         summary((balancer, tree), &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
     let mut ids = common.vendor_ids.unwrap_or_default();
-    // Under its own name a deletion would take it for what the key has for itself.
+    // Under the usual name, a deletion would take it for the load balancer of this owner alone.
     ids.ids.remove("loadbalancer");
     ids.ids.remove("floatingip");
     ids.ids.insert("loadbalancer/shared".to_owned(), balancer.id.clone());
@@ -185,7 +184,7 @@ fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), re
     Record::new(summary, tree.clone())
 }
 
-/// What is its own on a load balancer that others may use, too.
+/// The parts of one owner on a load balancer that others may use.
 struct Own<'a> {
     listeners: Vec<&'a Listener>,
     pools: Vec<&'a PoolTree>,
@@ -209,7 +208,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// What is told of a load balancer to one that uses it, but for whose it is. `complete`: it is, and others use it, too.
+/// The fields of a load balancer for one of its users, without its owner. `complete`: this user's share is complete, and others use the
+/// load balancer, too.
 fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool) -> LoadBalancer {
     let backends: usize =
         own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
@@ -225,7 +225,7 @@ fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool
     }
 }
 
-/// What is left of a load balancer: a floating IP that nobody else will give back.
+/// What is left of a load balancer: a floating IP that no other process will release.
 fn remains(ip: &FloatingIp) -> Option<Record> {
     let ours = Description::read(&ip.description)?;
     let summary = LoadBalancer {
@@ -241,7 +241,7 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     Some(Record::new(summary, detail))
 }
 
-/// What is left of a load balancer: rules by which nodes let it in.
+/// What is left of a load balancer: rules that let it access the nodes.
 fn rules_left(key: &LoadBalancerKey) -> Record {
     let summary = LoadBalancer {
         vendor_id: format!("securitygroup/{}/{}", ownership::group_name(&key.cluster_id), key.owner_uid),
@@ -255,7 +255,7 @@ fn rules_left(key: &LoadBalancerKey) -> Record {
     Record::new(summary, detail)
 }
 
-/// Of one that is `complete` what others change is none of its business: Octavia locks the load balancer, and tells what it works on.
+/// If `complete`, changes by other users do not count: Octavia locks the whole load balancer, but shows which parts it changes.
 fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerState {
     let has = |what: fn(&str) -> bool| own.statuses().any(what);
     match balancer.provisioning_status.as_str() {
@@ -269,7 +269,7 @@ fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerStat
     }
 }
 
-/// The floating IP by which the load balancer's own IPv4 address is reached.
+/// The floating IP of the load balancer's own IPv4 address.
 fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
     let own = plan::ipv4(balancer)?;
     let leads_there = |ip: &&FloatingIp| {
@@ -280,8 +280,8 @@ fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
     Some(detail.floating_ips.iter().find(leads_there)?.floating_ip_address)
 }
 
-/// In the order of the families that were asked for. In place of its own IPv4 address one that is to be public tells its floating IP,
-/// and none while it has none.
+/// The addresses, in the order of the requested families. A public load balancer reports its floating IP instead of its own IPv4 address,
+/// or nothing while it has none.
 fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
     let own = plan::ipv4(balancer);
     let hidden = ownership::expects_floating_ip(&balancer.tags);
@@ -291,7 +291,7 @@ fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Ve
         Some(public) => Some(public),
         None => Some(vip).filter(|_| !hidden),
     });
-    // With a PROXY header kube-proxy must not take a short cut past the load balancer: nobody would write the header.
+    // With PROXY protocol, kube-proxy must not bypass the load balancer: otherwise packets would lack the header.
     let proxied = parts.pools.iter().any(|tree| tree.pool.protocol.starts_with("PROXY"));
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
     let ports: Vec<PortStatus> = parts.listeners.iter().filter_map(|one| failed_port(one)).collect();

@@ -1,5 +1,5 @@
-//! Floating IPs that stay in the project when their Services go, by namespace: each holds a part of the project's quota for ever, so that
-//! a namespace has a number of them.
+//! Floating IPs that stay in the project when their Services are deleted. Each uses the project's quota indefinitely, so that their number
+//! per namespace is limited.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +14,10 @@ use crate::{
     step::Step,
 };
 
-/// Maximum for a namespace, where the operator sets none.
+/// Default maximum for a namespace.
 pub(crate) const MOST: u32 = 10;
 
-/// Whose they are.
+/// Keys of the owners, by cluster and namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept(BTreeMap<(String, String), Vec<LoadBalancerKey>>);
 
@@ -35,21 +35,21 @@ impl Kept {
         of_namespace.push(key);
     }
 
-    /// Whether the namespace of an owner has as many as it may have. A key that keeps one already goes on, also where there are more by
-    /// now than the bound: its address would be deleted with its Service.
+    /// Whether the namespace of an owner keeps the maximum. A key that already keeps an address may go on, even above the maximum: its
+    /// address would otherwise be deleted with its Service.
     pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
         let all = self.0.get(&place(key, &owner.namespace)).map(Vec::as_slice).unwrap_or_default();
         all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(key)
     }
 }
 
-/// The cluster, and the namespace as the shortest record names it.
+/// The cluster, and the namespace in the form of the shortest record.
 fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
     let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
     (key.cluster_id.clone(), short)
 }
 
-/// What a step will keep, if it is done.
+/// The record of an address that a step would keep.
 pub(crate) fn written_by(step: &Step) -> Option<Description> {
     let (Step::CreateFloatingIp { new: NewFloatingIp { description, .. }, .. }
     | Step::DescribeFloatingIp { description, .. }) = step
@@ -59,7 +59,7 @@ pub(crate) fn written_by(step: &Step) -> Option<Description> {
     Description::read(description).filter(|record| record.keep)
 }
 
-/// What the last sweep found, and what was written since: all Services of a namespace may come between two sweeps.
+/// The state in the last listing, and later writes: all Services of a namespace may be reconciled between two listings.
 #[derive(Debug, Default)]
 pub(crate) struct KnownKept(Mutex<State>);
 
@@ -73,7 +73,7 @@ struct State {
 #[derive(Debug)]
 struct Write {
     record: Description,
-    /// How many writes this process had made when this one was done. `None`: it is under way.
+    /// Number of writes by this process when this write finished. `None`: it is running.
     done_at: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl KnownKept {
         Arc::clone(&self.lock().all)
     }
 
-    /// Counts one more, unless the namespace has as many as it may have by now.
+    /// Counts one more address, unless the namespace already keeps the maximum.
     pub(crate) fn begin(&self, record: &Description, most: u32) -> bool {
         let mut state = self.lock();
         if state.all.is_full(&record.key(), &record.owner(), most) {
@@ -93,14 +93,14 @@ impl KnownKept {
         true
     }
 
-    /// It was written, or not. `writes`: of this process so far.
+    /// Records that the write has ended, successfully or not. `writes`: number of writes by this process so far.
     pub(crate) fn done(&self, record: &Description, writes: u64) {
         let mut state = self.lock();
         let under_way = state.written.iter_mut().find(|one| one.done_at.is_none() && one.record == *record);
         under_way.into_iter().for_each(|one| one.done_at = Some(writes));
     }
 
-    /// Takes over what a sweep found. `writes`: those that had been when it began, which it shows.
+    /// Stores the state in a listing. `writes`: number of writes by this process when it began, all of which it shows.
     pub(crate) fn learn(&self, listed: Kept, writes: u64) {
         let mut state = self.lock();
         state.listed = listed;
@@ -134,25 +134,25 @@ mod tests {
     fn kept_by(namespace: &str, name: &str) -> Description {
         let text = json!({ "cloudadapter.dev/cluster-id": "c-1", "cloudadapter.dev/owner-uid": format!("{namespace}-{name}"),
             "cloudadapter.dev/service": format!("{namespace}/{name}"), "cloudadapter.dev/keep": "true" });
-        Description::read(&text.to_string()).expect("ours")
+        Description::read(&text.to_string()).expect("a record")
     }
 
     #[test]
-    fn what_was_written_since_the_last_sweep_counts() {
+    fn writes_since_the_last_listing_count() {
         let known = KnownKept::default();
         let [web, api, old] = ["web", "api", "old"].map(|name| kept_by("shop", name));
         known.learn(Kept::default(), 0);
         assert!(known.begin(&web, 2) && known.begin(&api, 2));
-        assert!(!known.begin(&old, 2), "the namespace has two");
+        assert!(!known.begin(&old, 2), "the namespace keeps two already");
         assert!(known.begin(&kept_by("ops", "old"), 2), "another namespace");
-        assert!(known.begin(&web, 2), "it keeps one already");
+        assert!(known.begin(&web, 2), "the key keeps one already");
 
         known.done(&web, 7);
         known.done(&web, 7);
         known.learn(Kept::default(), 6);
-        assert!(!known.begin(&old, 2), "the sweep began before it was written");
+        assert!(!known.begin(&old, 2), "the listing began before the write ended");
         known.learn(Kept::default(), 7);
-        assert!(known.begin(&old, 2), "the sweep shows that it was not written");
-        assert!(!known.begin(&kept_by("shop", "new"), 2), "another one is under way");
+        assert!(known.begin(&old, 2), "the listing shows that the write had no effect");
+        assert!(!known.begin(&kept_by("shop", "new"), 2), "another write is running");
     }
 }

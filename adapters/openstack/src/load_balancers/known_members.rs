@@ -1,7 +1,7 @@
-//! Which members pools have, as far as it was asked: the listing of pools tells their IDs alone.
+//! Cache of the members of pools, because the listing of pools contains only their IDs.
 //!
-//! What a member's ID stands for never changes: its address and port. Its weight does, and then the time of the pool's last change. That
-//! is told to the second, so what we change ourselves is forgotten at once.
+//! The address and port of a member ID never change. Its weight does, and with it the pool's time of change. That time has a resolution of
+//! one second, so that the driver drops the members of a pool whenever it changes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ pub(crate) struct KnownMembers(Mutex<BTreeMap<String, Known>>);
 #[derive(Debug)]
 struct Known {
     members: Arc<[Member]>,
-    /// The pool as it was listed before the members were.
+    /// The pool as it was listed before its members were read.
     as_of: AsOf,
 }
 
@@ -39,7 +39,7 @@ impl AsOf {
 }
 
 impl KnownMembers {
-    /// The members of a pool as it is listed now. `None`: they must be asked for.
+    /// The members of a pool, if it has not changed since they were read. `None`: they must be read.
     pub(crate) fn of(&self, pool: &Pool) -> Option<Arc<[Member]>> {
         if pool.members.is_empty() {
             return Some(Arc::from([]));
@@ -49,18 +49,18 @@ impl KnownMembers {
         Some(Arc::clone(&known.members))
     }
 
-    /// Notes what was asked for after the pool was listed like this.
+    /// Stores the members that were read after the pool was listed in this state.
     pub(crate) fn learn(&self, pool: &Pool, members: Vec<Member>) {
         let known = Known { members: members.into(), as_of: AsOf::read(pool) };
         self.lock().insert(pool.id.clone(), known);
     }
 
-    /// Before and after a write, whatever came of it.
+    /// Called before and after each write, regardless of its result.
     pub(crate) fn forget(&self, pool: &str) {
         self.lock().remove(pool);
     }
 
-    /// Pools that are gone.
+    /// Drops pools that are gone.
     pub(crate) fn forget_others<'a>(&self, pools: impl Iterator<Item = &'a Pool>) {
         let there: BTreeSet<&str> = pools.map(|pool| pool.id.as_str()).collect();
         self.lock().retain(|id, _| there.contains(id.as_str()));

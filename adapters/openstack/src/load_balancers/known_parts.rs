@@ -1,8 +1,8 @@
-//! What the last sweep found of load balancers' parts: so that waiting for some of them does not cost a whole sweep each time.
+//! Cache of the parts of load balancers in the last listing, so that waiting for some of them does not cost a whole listing each time.
 //!
-//! Octavia locks a load balancer for each change of a part, and writes at the load balancer itself that it does: its status, and the time.
-//! As long as all load balancers are told as they were, so are their parts. The time is told to the second, so what we change ourselves is
-//! forgotten at once, and for what others change it holds only while something is waited for, and not for long.
+//! Octavia locks a load balancer while a part changes, and then updates its status and time of change. While all load balancers are
+//! unchanged, their parts are too. The time has a resolution of one second: the driver drops the cache with each write of its own, and
+//! because of other clients the cache is only used while load balancers are pending, and not for long.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,18 +13,18 @@ use tokio::time::Instant;
 
 use super::{Sweep, answers::Balancer};
 
-/// What others change twice within a second is seen after this, at the latest.
+/// Maximum age of the cache, for a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);
-/// How the statuses begin of what is being changed.
+/// Prefix of the statuses of objects that are being changed.
 const PENDING: &str = "PENDING_";
 
-/// The last sweep, if nothing was written since.
+/// The last listing, if nothing was written since.
 #[derive(Debug, Default)]
 pub(crate) struct KnownParts(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Grows with each write of ours.
+    /// Number of writes by this driver.
     writes: u64,
     last: Option<Last>,
 }
@@ -36,19 +36,19 @@ struct Last {
 }
 
 impl KnownParts {
-    /// The writes of ours so far.
+    /// Number of writes by this driver so far.
     pub(crate) fn writes(&self) -> u64 {
         self.lock().writes
     }
 
-    /// Before and after a write, whatever came of it.
+    /// Called before and after each write, regardless of its result.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         state.writes += 1;
         state.last = None;
     }
 
-    /// Keeps what a sweep found. One that found parts here is as old as they are.
+    /// Stores the parts of a listing. If it took its parts from this cache, their age stays the same.
     pub(super) fn learn(&self, sweep: &Sweep) {
         let mut state = self.lock();
         if sweep.writes == state.writes && state.last.is_none() {
@@ -56,7 +56,7 @@ impl KnownParts {
         }
     }
 
-    /// Gives a sweep, which has listed the load balancers, their parts. `false`: they must be asked for.
+    /// Gives a listing of load balancers their cached parts. Returns `false` if the parts must be read.
     pub(super) fn join(&self, sweep: &mut Sweep) -> bool {
         let mut state = self.lock();
         let writes = state.writes;
@@ -79,7 +79,7 @@ impl KnownParts {
     }
 }
 
-/// Whether any is being changed.
+/// Whether any load balancer is being changed.
 fn is_waited_for(pages: &[Arc<[Balancer]>]) -> bool {
     all(pages).any(|one| one.provisioning_status.starts_with(PENDING))
 }

@@ -1,7 +1,7 @@
-//! Lets load balancers through to the nodes, and shuts the door behind them: the cluster's security group, its rules, and the ports in it.
+//! Gives load balancers access to the nodes, and revokes it: manages the cluster's security group, its rules, and the ports in it.
 //!
-//! One at a time, and each reads the group first: another load balancer's turn may have made it, filled it or emptied it meanwhile. All
-//! groups of a port are written at once: with the revision that was read, so that what somebody changes meanwhile is not undone.
+//! Writes are serialised, and each reads the group first, because the previous one may have created, filled or emptied it. A write replaces
+//! all groups of a port, on condition that its revision has not changed, so that changes by other clients are not undone.
 
 use cloud_adapter::{driver::VendorError, vendor::Session};
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
@@ -16,40 +16,41 @@ use crate::{
     ownership,
 };
 
-/// IDs that stand in the address of one request.
+/// Maximum number of IDs in the URL of a request.
 const AT_ONCE: usize = 50;
 
-/// What a load balancer lacks to reach its nodes.
+/// Access to the nodes that a load balancer lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub(crate) key: LoadBalancerKey,
     /// The load balancer's ID.
     pub(crate) balancer: String,
     pub(crate) needs: Needs,
-    /// Rules that load balancers have left which are gone, and that nobody needs, by ID.
+    /// IDs of rules of deleted load balancers that are no longer needed.
     pub(crate) left: Vec<String>,
-    /// Ports of nodes that are not in the group, by ID.
+    /// IDs of nodes' ports that are not in the group.
     pub(crate) ports: Vec<String>,
 }
 
-/// What a load balancer needs no more.
+/// Access that a load balancer no longer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
     pub(crate) cluster_id: String,
-    /// The load balancer's ID. Empty: it is gone.
+    /// The load balancer's ID. Empty: the load balancer is gone.
     pub(crate) balancer: String,
-    /// Rules that nobody else needs, by ID.
+    /// IDs of rules that no other load balancer needs.
     pub(crate) rules: Vec<String>,
 }
 
 impl OpenStackDriver {
-    /// Lets a load balancer reach its nodes, as far as it is known from where.
+    /// Gives a load balancer access to its nodes, from all subnets that are known.
     ///
-    /// Cost: 1 read for the group; 1 write for all rules that come, 1 for each that was left behind; 1 read for each 50 ports that are told to be
-    /// outside and 1 write for each that still is. The first time in a cluster 3 writes more, in a subnet 1 read more.
+    /// Cost: 1 read of the group; 1 write for all new rules and 1 for each rule that was left; 1 read for each 50 ports outside the group,
+    /// and 1 write for each of them. The first call in a cluster costs 3 writes more, and the first one with a subnet 1 read more.
     ///
     /// # Errors
-    /// [`Fault::Busy`](cloud_adapter::driver::Fault::Busy) if somebody has changed a port meanwhile: the next look tells.
+    /// Returns [`Fault::Busy`](cloud_adapter::driver::Fault::Busy) if another client has changed a port since it was read; the next
+    /// reconcile sees the change.
     pub(crate) async fn open_nodes(&self, session: &Session, opening: &Opening) -> Result<(), VendorError> {
         let Opening { key: LoadBalancerKey { cluster_id, owner_uid }, balancer, needs, left, ports } =
             opening;
@@ -58,7 +59,7 @@ impl OpenStackDriver {
         self.learn_subnets(session, &unasked).await?;
         let rules = needs.rules(&self.balancers.guards.subnets()).known;
         self.balancers.guards.learn_user(balancer, cluster_id, needs);
-        // The plan tells why, once all else is done.
+        // The last step of the plan reports the reason.
         if rules.is_empty() {
             return Ok(());
         }
@@ -86,8 +87,8 @@ impl OpenStackDriver {
         Ok(())
     }
 
-    /// The group of the cluster, with nothing in it that Neutron gave it: whoever is in it may do what the other groups allow, and no more
-    /// for its sake.
+    /// Returns the group of the cluster, without Neutron's initial rules: membership grants no access other than that of the load
+    /// balancers' rules.
     async fn group_to_fill(&self, session: &Session, cluster_id: &str) -> Result<SecurityGroup, VendorError> {
         let groups = self.groups_of(session, cluster_id).await?;
         let (mut group, given): (SecurityGroup, Vec<SecurityRule>) = match in_use(&groups, cluster_id) {
@@ -110,23 +111,24 @@ impl OpenStackDriver {
         Ok(group)
     }
 
-    /// Takes away what a load balancer needs no more. If that is all that is in the group, the group goes with it, out of all ports that
-    /// are in it: until it is gone, its rules tell whose it is.
+    /// Removes access that a load balancer no longer needs. If the group has no other rules, removes all ports from it and deletes it;
+    /// until then its rules show which load balancer they belong to.
     ///
-    /// Cost: 1 read for the group, 1 write a rule; with the last ones in place of that 1 read and 1 write a port, and 1 for the group.
+    /// Cost: 1 read of the group and 1 write for each rule; if the group is deleted, 1 more read, and 1 write for each port and 1 for the
+    /// group instead of those for rules.
     ///
     /// # Errors
-    /// As [`Self::open_nodes`].
+    /// Returns the same errors as [`Self::open_nodes`].
     pub(crate) async fn close_nodes(&self, session: &Session, closing: &Closing) -> Result<(), VendorError> {
         let Closing { cluster_id, balancer, rules } = closing;
         let _turn = self.balancers.guards.turn.lock().await;
-        // Another one's turn may have been meanwhile, which relies on them.
+        // Another load balancer may have started to rely on these rules since the plan.
         let known = self.balancers.guards.last().unwrap_or_default();
         let goes =
             |rule: &&SecurityRule| rules.contains(&rule.id) && !known.is_needed(rule, (cluster_id, balancer));
         for group in self.groups_of(session, cluster_id).await? {
             let there = &group.security_group_rules;
-            // Others' rules are somebody's, whoever made them.
+            // Rules of other load balancers or clients keep the group.
             if there.iter().any(|rule| !goes(&rule) && !group.was_given(rule)) {
                 for rule in there.iter().filter(goes) {
                     self.client.delete_rule(session, &rule.id).await?;
@@ -143,7 +145,7 @@ impl OpenStackDriver {
         Ok(())
     }
 
-    /// Learns the addresses of subnets. Cost: 1 read for each 50.
+    /// Reads the CIDRs of subnets. Cost: 1 read for each 50.
     pub(super) async fn learn_subnets(&self, session: &Session, ids: &[String]) -> Result<(), VendorError> {
         for ids in ids.chunks(AT_ONCE) {
             let found = self.client.list_subnets(session, ids).await?;
@@ -157,7 +159,7 @@ impl OpenStackDriver {
         session: &Session,
         cluster_id: &str,
     ) -> Result<Vec<SecurityGroup>, VendorError> {
-        // By what tells whose it is, and not by its name, which is anybody's to change.
+        // Finds groups by their description, because any client may change the name.
         let description = ownership::group_description(cluster_id);
         let page = self.client.list_security_groups(session, Some(&description), (None, None)).await?;
         let is_ours =
@@ -175,7 +177,7 @@ impl OpenStackDriver {
         while let Some(query) = next {
             let page = self.client.list_guarded_ports(session, which, (Some(&query), None)).await?;
             if page.next.as_ref() == Some(&query) {
-                return Err(VendorError::nonsense("the listing of the ports repeats its page"));
+                return Err(VendorError::nonsense("the listing of the ports returned the same page again"));
             }
             ports.extend(page.items);
             next = page.next;

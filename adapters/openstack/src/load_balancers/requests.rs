@@ -1,4 +1,4 @@
-//! What Octavia and Neutron are told, as they want it written. A field that is not set is not written.
+//! Bodies of requests to Octavia and Neutron. Unset fields are not serialised.
 //!
 //! Source: Octavia and Neutron API references.
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 
-/// A load balancer; with its listeners, if all is made at once.
+/// A load balancer, with its listeners if all is created in one call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CreateLoadBalancer {
     pub(crate) name: String,
@@ -16,7 +16,7 @@ pub struct CreateLoadBalancer {
     pub(crate) provider: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vip_subnet_id: Option<String>,
-    /// In place of the subnet, where nobody says any: it goes to this node's.
+    /// If no subnet is configured, the VIP is in the subnet of this node.
     #[serde(skip)]
     pub(crate) beside: Option<Neighbour>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,14 +34,14 @@ pub struct CreateLoadBalancer {
     pub(crate) listeners: Vec<NewListener>,
 }
 
-/// A node whose subnet is looked for.
+/// A node whose subnet is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) provider_id: String,
     pub(crate) address: IpAddr,
 }
 
-/// An address beside the first.
+/// An additional VIP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewVip {
     pub(crate) subnet_id: String,
@@ -57,12 +57,12 @@ pub struct NewListener {
     pub(crate) protocol_port: u16,
     #[serde(flatten)]
     pub(crate) settings: ListenerSettings,
-    /// Only where all is made at once.
+    /// Only set if all is created in one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) default_pool: Option<NewPool>,
 }
 
-/// What can change in a listener.
+/// The mutable fields of a listener.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ListenerSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct ListenerSettings {
     pub(crate) connection_limit: Option<i64>,
     #[serde(flatten)]
     pub(crate) timeouts: Timeouts,
-    /// Empty: everybody.
+    /// Empty: no restriction.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "null_if_empty")]
     pub(crate) allowed_cidrs: Option<Vec<IpNet>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub struct ListenerSettings {
     pub(crate) insert_headers: Option<BTreeMap<String, String>>,
 }
 
-/// A listener's patience, in milliseconds.
+/// Timeouts of a listener, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Timeouts {
     #[serde(rename = "timeout_client_data", skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub(crate) struct Timeouts {
     pub(crate) tcp_inspect: Option<u32>,
 }
 
-/// A pool; with what is in it, if all is made at once.
+/// A pool, with its members and monitor if all is created in one call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NewPool {
     pub(crate) name: String,
@@ -110,19 +110,19 @@ pub struct NewPool {
     pub(crate) members: Vec<NewMember>,
 }
 
-/// What can change in a pool, and does.
+/// The mutable fields of a pool that differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatePool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tags: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lb_algorithm: Option<&'static str>,
-    /// `null` takes it away.
+    /// `null` removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session_persistence: Option<NullOr<NewPersistence>>,
 }
 
-/// A value, or that there shall be none.
+/// A value, or an explicit `null`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum NullOr<T> {
@@ -130,17 +130,17 @@ pub(crate) enum NullOr<T> {
     Null,
 }
 
-/// Whether a client stays with its member.
+/// Session persistence of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewPersistence {
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// Seconds; for UDP and SCTP alone.
+    /// In seconds; for UDP and SCTP only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) persistence_timeout: Option<u32>,
 }
 
-/// How members are probed.
+/// A health monitor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewMonitor {
     pub(crate) name: String,
@@ -150,16 +150,16 @@ pub struct NewMonitor {
     pub(crate) settings: MonitorSettings,
 }
 
-/// What can change in a monitor.
+/// The mutable fields of a monitor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MonitorSettings {
-    /// Seconds between two probes.
+    /// Interval between two probes, in seconds.
     pub(crate) delay: u32,
-    /// Seconds for an answer.
+    /// Timeout of a probe, in seconds.
     pub(crate) timeout: u32,
     pub(crate) max_retries: u32,
     pub(crate) max_retries_down: u32,
-    /// Of HTTP alone.
+    /// For HTTP only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url_path: Option<String>,
 }
@@ -177,13 +177,13 @@ pub struct NewMember {
     pub(crate) subnet_id: Option<String>,
 }
 
-/// A floating IP at a port.
+/// A new floating IP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewFloatingIp {
-    /// What people call the network, or a subnet of it: by name or ID.
+    /// Name or ID of the network, or of a subnet of it.
     #[serde(skip)]
     pub(crate) pool: Option<String>,
-    /// `None`: that of the pool, else the only external network that there is.
+    /// `None`: the network of the pool, or else the only external network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floating_network_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,32 +191,32 @@ pub struct NewFloatingIp {
     pub(crate) description: String,
 }
 
-/// The floating IP that a new one takes the place of.
+/// The floating IP that a new one replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Former {
     pub(crate) id: String,
     pub(crate) address: IpAddr,
-    /// Where it is from.
+    /// The network that it is from.
     pub(crate) network_id: String,
-    /// What it says of itself if it stays.
+    /// Its description if it stays.
     pub(crate) description: String,
 }
 
-/// Where a floating IP leads.
+/// The port and address that a floating IP is attached to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {
     pub(crate) port_id: String,
-    /// A port may have several.
+    /// A port may have several addresses.
     #[serde(rename = "fixed_ip_address")]
     pub(crate) address: IpAddr,
 }
 
-/// Octavia knows no empty list of those who may connect.
+/// Octavia does not accept an empty list of allowed CIDRs.
 fn null_if_empty<S: Serializer>(ranges: &Option<Vec<IpNet>>, to: S) -> Result<S::Ok, S::Error> {
     ranges.as_ref().filter(|ranges| !ranges.is_empty()).serialize(to)
 }
 
-/// A rule of a security group that lets packets in.
+/// A rule of a security group that allows ingress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NewRule {
     pub(crate) security_group_id: String,

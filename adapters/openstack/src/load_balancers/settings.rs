@@ -1,4 +1,4 @@
-//! What an operator configures of load balancers, and what the cloud's Octavia can.
+//! Configuration of load balancers, and the features of the cloud's Octavia.
 
 use std::{fmt, sync::Arc};
 
@@ -9,55 +9,58 @@ use super::{
     kept::{self, Kept},
 };
 
-/// The provider that has neither proxies nor timeouts: the network itself balances.
+/// The provider OVN, which has neither proxies nor timeouts.
 const OVN: &str = "ovn";
 
-/// Where load balancers and their addresses come from. What a Service says comes first.
+/// Defaults for load balancers and their addresses. Settings of a Service take precedence.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadBalancerOptions {
-    /// Subnet of the load balancers' IPv4 addresses, by its ID. Without it, and without --network-id, that of the first node
+    /// ID of the subnet for the IPv4 addresses of load balancers. Without it, and without --network-id, the subnet of the first node is
+    /// used
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) subnet_id: Option<String>,
-    /// Subnet of their IPv6 addresses, by its ID; for two families in the same network as the other. Without it there are none
+    /// ID of the subnet for their IPv6 addresses; for dual stack it must be in the same network as the IPv4 subnet. Without it load
+    /// balancers have no IPv6 addresses
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) ipv6_subnet_id: Option<String>,
-    /// Network of their IPv4 addresses, by its ID: Octavia chooses the subnet
+    /// ID of the network for their IPv4 addresses: Octavia chooses the subnet
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) network_id: Option<String>,
-    /// Subnet by which the nodes are reached, by its ID. Without it that of the address, or its router
+    /// ID of the subnet through which load balancers reach the nodes. Without it the subnet of the address or its router is used
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) member_subnet_id: Option<String>,
-    /// External network of floating IPs, by its ID. Without it the only one that there is, which costs a call for each floating IP
+    /// ID of the external network of floating IPs. Without it the only external network is used, which costs a call for each floating IP
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) floating_network_id: Option<String>,
-    /// Subnet of floating IPs, by its ID. Without it Neutron chooses
+    /// ID of the subnet of floating IPs. Without it Neutron chooses the subnet
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) floating_subnet_id: Option<String>,
-    /// Octavia's provider, such as amphora or ovn. Without it the cloud's default
+    /// Octavia provider, such as amphora or ovn. Without it the default of the cloud is used
     #[arg(long, value_name = "NAME", help_heading = "Load balancers")]
     pub(crate) load_balancer_provider: Option<String>,
-    /// How a load balancer is made
+    /// How a load balancer is created
     #[arg(long, value_name = "HOW", default_value = "at-once", help_heading = "Load balancers")]
     pub(crate) load_balancer_creation: Creation,
     /// Maximum number of floating IPs that the Services of a namespace keep with the annotation on-delete: keep-address (default 10)
     #[arg(long, value_name = "N", help_heading = "Load balancers")]
     pub(crate) kept_addresses_per_namespace: Option<u32>,
-    /// Lets load balancers through to the nodes: a security group of the cluster's own, which the nodes' ports are put into
+    /// Let traffic of load balancers through to the nodes: the adapter manages a security group for the cluster and adds it to the ports of
+    /// the nodes
     #[arg(long, help_heading = "Load balancers")]
     pub(crate) manage_security_groups: bool,
 }
 
-/// How a load balancer is made.
+/// How a load balancer is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Creation {
     /// With all its parts in one call
     #[default]
     AtOnce,
-    /// Part by part, for providers that cannot do it at once
+    /// Part by part, for providers that cannot create all parts in one call
     PartByPart,
 }
 
-/// How members are chosen: the contract's word and Octavia's; the default first.
+/// Load balancing algorithms: the value of the contract and that of Octavia; the default first.
 type Algorithms = &'static [(&'static str, &'static str)];
 
 impl LoadBalancerOptions {
@@ -70,7 +73,8 @@ impl LoadBalancerOptions {
         self.load_balancer_provider.as_deref() == Some(OVN)
     }
 
-    /// Those that the provider has. Source: Octavia, Feature Matrix for provider drivers; what is not in it may have all.
+    /// Algorithms of the provider. Source: Octavia, Feature Matrix for provider drivers; a provider that it does not list may support all
+    /// of them.
     pub(crate) fn algorithms(&self) -> Algorithms {
         const ALL: [(&str, &str); 4] = [
             ("round-robin", "ROUND_ROBIN"),
@@ -96,23 +100,23 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Tags are of 2.5, additions of members of 2.11, and who may connect of 2.12 (Train, 2019): with less nothing is done.
+    /// Minimum version: tags need 2.5, adding members 2.11, and allowed CIDRs 2.12 (Train, 2019).
     pub(crate) const NEEDED: Self = Self::v2(12);
-    /// Availability zones.
+    /// Minimum version of availability zones.
     pub(crate) const ZONES: Self = Self::v2(14);
-    /// Health monitors of pools for UDP that speak HTTP or TCP (Ussuri, 2020).
+    /// Minimum version of HTTP and TCP health monitors for UDP pools (Ussuri, 2020).
     pub(crate) const UDP_BY_TCP: Self = Self::v2(16);
-    /// PROXY protocol, version 2.
+    /// Minimum version of PROXY protocol version 2.
     pub(crate) const PROXY_V2: Self = Self::v2(22);
     pub(crate) const SCTP: Self = Self::v2(23);
-    /// Addresses of two families.
+    /// Minimum version of additional VIPs, for dual stack.
     pub(crate) const ADDITIONAL_VIPS: Self = Self::v2(26);
 
     pub(crate) const fn v2(minor: u32) -> Self {
         Self { major: 2, minor }
     }
 
-    /// Reads `v2.26`.
+    /// Parses a version such as `v2.26`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (major, minor) = text.strip_prefix('v')?.split_once('.')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
@@ -125,19 +129,19 @@ impl fmt::Display for Version {
     }
 }
 
-/// What plans go by beside what is desired and what is there.
+/// Facts for planning, besides the desired and the observed state.
 #[derive(Clone, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) options: &'a LoadBalancerOptions,
     pub(crate) version: Version,
-    /// `None`: security groups are nobody's business here, or are not known.
+    /// `None`: security groups are not managed, or not known yet.
     pub(crate) guards: Option<&'a Guards>,
-    /// Addresses that stay when their Services go.
+    /// Addresses that stay when their Services are deleted.
     pub(crate) kept: Arc<Kept>,
 }
 
 impl Site<'_> {
-    /// What load balancers can do here, with the values of what is a choice.
+    /// Capabilities for load balancers, with the values of those that are a choice.
     pub(crate) fn capabilities(&self) -> Vec<(&'static str, Option<String>)> {
         let algorithms: Vec<&str> = self.options.algorithms().iter().map(|(word, _)| *word).collect();
         let plain = |name| (name, None);
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_numbers_and_no_text() {
+    fn versions_are_compared_as_numbers() {
         assert!(Version::read("v2.9").expect("good") < Version::NEEDED);
         assert!(Version::read("v2.30").expect("good") > Version::ADDITIONAL_VIPS);
         for text in ["2.9", "v2", "v2.x", ""] {
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_promised() {
+    fn unsupported_capabilities_are_not_listed() {
         let can = |options: &LoadBalancerOptions, minor, name| {
             let site = Site { options, version: Version::v2(minor), guards: None, kept: Arc::default() };
             site.capabilities().iter().any(|(there, _)| *there == name)
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_choice_there_is_what_the_provider_has() {
+    fn capability_values_depend_on_the_provider() {
         for (provider, minor, name, wanted) in [
             (None, 30, "lb.algorithm", "round-robin,least-connections,source-ip"),
             (Some("ovn"), 30, "lb.algorithm", "source-ip-port"),

@@ -1,5 +1,5 @@
-//! Writes of tags, and deletions: others may use the load balancer, whatever the last listing shows. So each looks first who does by then, and
-//! nobody of this process comes in between.
+//! Writes of tags, and deletions. Other owners may have started to use the load balancer since the last listing, so that each write reads
+//! the users first. Writes of this process are serialised.
 
 use std::{
     collections::BTreeMap,
@@ -15,12 +15,12 @@ use crate::{
     ownership::{self, Sharing},
 };
 
-/// Whose turn it is to write tags, or to delete, by the load balancer's ID.
+/// Locks for writing tags or deleting, by the load balancer's ID.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
 impl Turns {
-    /// Drops those that nobody has or waits for.
+    /// Drops locks that no task holds or waits for.
     pub(super) fn forget_unused(&self) {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
@@ -44,7 +44,7 @@ impl OpenStackDriver {
         self.client.tag_load_balancer(session, id, &tags).await
     }
 
-    /// Writes the tags of one that shares it. Cost: 1 read and 1 write.
+    /// Writes the tags of an owner that shares the load balancer. Cost: 1 read and 1 write.
     pub(crate) async fn share(
         &self,
         session: &Session,
@@ -56,7 +56,7 @@ impl OpenStackDriver {
         self.client.tag_load_balancer(session, id, &sharing.join(&live)?).await
     }
 
-    /// Takes off the tags of one that has done with it. Cost: 1 read and 1 write.
+    /// Removes the tags of an owner that no longer needs the load balancer. Cost: 1 read and 1 write.
     pub(crate) async fn leave(
         &self,
         session: &Session,
@@ -68,14 +68,15 @@ impl OpenStackDriver {
         self.client.tag_load_balancer(session, id, &ownership::leave(&live, whose)?).await
     }
 
-    /// Takes an owner's tags off. Cost: 1 read and 1 write.
+    /// Removes an owner's tags. Cost: 1 read and 1 write.
     pub(crate) async fn release(&self, session: &Session, id: &str) -> Result<(), VendorError> {
         let _turn = self.balancers.turns.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         self.client.tag_load_balancer(session, id, &ownership::released(&live.tags)).await
     }
 
-    /// Deletes one, unless somebody has come to it: what cannot be undone goes by what is so now. Cost: 1 read and 1 write.
+    /// Deletes a load balancer, unless another owner has started to share it: a deletion cannot be undone, so that the current state
+    /// decides. Cost: 1 read and 1 write.
     pub(crate) async fn delete_unshared(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! Listings as Octavia and Neutron tell them, joined; and the calls that they take.
+//! Listings of Octavia and Neutron, joined, and the calls that they cost.
 
 mod listing;
 mod places;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Detail, Sweep, answers::Pool, join, kept::Kept, known_members::KnownMembers};
 
-/// What the services list, as JSON.
+/// The collections of the services, as JSON.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listings {
     pub(crate) balancers: Vec<Value>,
@@ -24,7 +24,7 @@ pub(crate) struct Listings {
     pub(crate) members: BTreeMap<String, Vec<Value>>,
 }
 
-/// The load balancers of such listings.
+/// The load balancers in such collections.
 pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     let mut pools: Vec<Pool> = listings.pools.iter().map(read).collect();
     let known = KnownMembers::default();
@@ -45,7 +45,7 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     join::records(&sweep, &known, None)
 }
 
-/// The addresses of such listings that stay when their Services go.
+/// The kept addresses in such collections.
 pub(crate) fn kept(listings: &Listings) -> Kept {
     Kept::of(&all(&listings.floating_ips))
 }

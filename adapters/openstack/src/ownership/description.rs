@@ -1,4 +1,4 @@
-//! Whose a floating IP is, in its description: it is set with the create, which tags are not. Pure.
+//! The owner of a floating IP, recorded in its description, because tags cannot be set with the create. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use cloud_api_proto::{
 
 use super::digest;
 
-/// Characters of a description. Source: Neutron API reference.
+/// Maximum length of a description in characters. Source: Neutron API reference.
 const DESCRIPTION_MAX: usize = 255;
-/// How the Go cloud controller manager describes its floating IPs.
+/// Prefix of the description of floating IPs of the former cloud controller manager.
 const GO_DESCRIPTION: &str = "Floating IP for Kubernetes external service ";
 
 const CLUSTER_ID: &str = "cluster-id";
@@ -21,26 +21,26 @@ const SERVICE: &str = "service";
 const KEEP: &str = "keep";
 const POOL: &str = "pool";
 const ASKED: &str = "asked";
-/// Digits of a digest that stands for a name.
+/// Digits of a digest that replaces a name.
 const SHORT: usize = 8;
 
-/// What a floating IP's description says, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
+/// The record in a floating IP's description, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     cluster_id: String,
     owner_uid: String,
-    /// For people: `shop/web`.
+    /// For display: `shop/web`.
     service: String,
-    /// It stays when the load balancer goes.
+    /// The floating IP stays when the load balancer is deleted.
     pub(crate) keep: bool,
-    /// What the Service called the pool that it was made from; empty: nobody said.
+    /// The address pool as the Service named it; empty: the Service named none.
     pub(crate) pool: String,
-    /// It was in the project before the Service, which asked for it: it is never deleted. What its description said before, which it says
-    /// again when the Service has done with it.
+    /// Set if the floating IP was in the project before the Service requested it: then it is never deleted. Contains its earlier
+    /// description, which is restored when the Service releases it.
     pub(crate) asked: Option<String>,
 }
 
-/// Who wants a floating IP that is in the project.
+/// The request of a Service for a floating IP that exists in the project.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub(crate) heir: Heir,
@@ -55,11 +55,11 @@ impl Claim {
         Self { heir: desired.heir(), pool: desired.spec.address_pool.clone(), releases }
     }
 
-    /// What the floating IP says from now on, which says this.
+    /// Returns the record of a floating IP with this description after it has been claimed.
     ///
     /// # Errors
-    /// Whose it is, if a record says that it is another's: also while it leads nowhere, as it does while a load balancer is recreated.
-    /// One that is kept returns to a Service of the same namespace and name alone.
+    /// Names the owner if a record says that the floating IP belongs to another Service, even while it is unattached because its load
+    /// balancer is being recreated. A kept floating IP can only be claimed by a Service of the same namespace and name.
     pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
         let Heir { key, owner, .. } = &self.heir;
         let service = format!("{}/{}", owner.namespace, owner.name);
@@ -94,7 +94,7 @@ impl Claim {
         }
     }
 
-    /// Whether the Go cloud controller manager made it for this Service.
+    /// Whether the former cloud controller manager created it for this Service.
     fn is_of_go(&self, text: &str) -> bool {
         let Heir { owner, cluster_name, inheritance, .. } = &self.heir;
         let rest = text.strip_prefix(GO_DESCRIPTION).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Claim {
 }
 
 impl Description {
-    /// Of a floating IP that is made for a load balancer, or taken over.
+    /// The record of a floating IP that is created for a load balancer or adopted.
     pub(crate) fn of(desired: &DesiredLoadBalancer, keep: bool) -> Self {
         let DesiredLoadBalancer { key, owner, .. } = desired;
         Self {
@@ -117,11 +117,11 @@ impl Description {
         }
     }
 
-    /// The description. If it is too long, what it said before is cut, then the pool is left out, and then short digests stand for the
-    /// names of the Service, which tell namespaces and Services apart as well.
+    /// Formats the record. If it is too long, first the earlier description is shortened, then the pool is left out, and then the name of
+    /// the Service is replaced by short digests of its namespace and of its full name.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] if the key alone is too long.
+    /// Returns [`Fault::Invalid`] if the key alone is too long.
     pub(crate) fn write(&self) -> Result<String, VendorError> {
         let key = |word: &str| format!("{DOMAIN}/{word}");
         let (before, short) = (self.asked.clone(), short_service(&self.service));
@@ -157,12 +157,13 @@ impl Description {
                 }
             }
         }
-        let text =
-            format!("key: is too long: the description of a floating IP has {DESCRIPTION_MAX} characters");
+        let text = format!(
+            "key: too long: the description of a floating IP has at most {DESCRIPTION_MAX} characters"
+        );
         Err(VendorError::new(Fault::Invalid, text).in_field("key"))
     }
 
-    /// Reads it. `None`: it is not ours.
+    /// Parses a description. `None`: it is not a record of an adapter.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut words: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
         let mut word = |word: &str| words.remove(&format!("{DOMAIN}/{word}"));
@@ -176,17 +177,17 @@ impl Description {
         })
     }
 
-    /// The same of one that was made from this pool.
+    /// Returns the record with this pool.
     pub(crate) fn made_from(self, pool: String) -> Self {
         Self { pool, ..self }
     }
 
-    /// The same of one that nobody wants to keep.
+    /// Returns the record without the mark that the floating IP is kept.
     pub(crate) fn not_kept(self) -> Self {
         Self { keep: false, ..self }
     }
 
-    /// The same of another's.
+    /// Returns the record with another owner.
     pub(crate) fn of_another(self, key: &LoadBalancerKey, owner: &Owner) -> Self {
         Self {
             cluster_id: key.cluster_id.clone(),
@@ -196,12 +197,12 @@ impl Description {
         }
     }
 
-    /// Whose it is.
+    /// The key of the owner.
     pub(crate) fn key(&self) -> LoadBalancerKey {
         LoadBalancerKey { cluster_id: self.cluster_id.clone(), owner_uid: self.owner_uid.clone() }
     }
 
-    /// For whom it was made.
+    /// The Service that owns it.
     pub(crate) fn owner(&self) -> Owner {
         let (namespace, name) = self.service.split_once('/').unwrap_or_default();
         Owner {
@@ -212,24 +213,24 @@ impl Description {
         }
     }
 
-    /// Whether the Go cloud controller manager made it for a load balancer.
+    /// Whether the former cloud controller manager created it for a load balancer.
     pub(crate) fn is_of_go(text: &str) -> bool {
         text.starts_with(GO_DESCRIPTION)
     }
 }
 
-/// A short name of a namespace.
+/// The short form of a namespace.
 pub(crate) fn short_namespace(namespace: &str) -> String {
     format!("#{}", digest(&[namespace]).chars().take(SHORT).collect::<String>())
 }
 
-/// A short name of `namespace/name`.
+/// The short form of `namespace/name`.
 fn short_service(service: &str) -> String {
     let namespace = service.split_once('/').map(|(namespace, _)| namespace).unwrap_or_default();
     format!("{}/{}", short_namespace(namespace), digest(&[service]).chars().take(SHORT).collect::<String>())
 }
 
-/// Whether a record is of this Service.
+/// Whether a record belongs to this Service, in either form.
 fn is_service(recorded: &str, service: &str) -> bool {
     recorded == service || recorded == short_service(service)
 }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn description_round_trip() {
         for keep in [true, false] {
             let ours = description("u-1", "shop/web", keep);
             assert_eq!(Description::read(&ours.write().expect("short")), Some(ours.clone()));
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_another_owner_is_never_claimed() {
+    fn address_of_another_owner_is_never_claimed() {
         let written =
             |uid: &str, service: &str, keep| description(uid, service, keep).write().expect("short");
         let of_go = |whose: &str| format!("{GO_DESCRIPTION}{whose}");
@@ -280,37 +281,52 @@ mod tests {
         for (what, text, claim, allowed) in [
             ("its own", written("u-1", "shop/web", false), claim("u-1", "shop", "web"), true),
             (
-                "another's of its namespace",
+                "another Service of its namespace",
                 written("u-2", "shop/api", false),
                 claim("u-1", "shop", "web"),
                 false,
             ),
             (
-                "of one that was deleted",
+                "unattached, of a deleted Service",
                 written("u-2", "shop/web", false),
                 claim("u-1", "shop", "web"),
                 false,
             ),
-            ("kept for it", written("u-2", "shop/web", true), claim("u-1", "shop", "web"), true),
-            ("kept for another", written("u-2", "shop/web", true), claim("u-1", "evil", "web"), false),
+            ("kept for this Service", written("u-2", "shop/web", true), claim("u-1", "shop", "web"), true),
             (
-                "made for it by the Go one",
+                "kept for another Service",
+                written("u-2", "shop/web", true),
+                claim("u-1", "evil", "web"),
+                false,
+            ),
+            (
+                "created for it by the former CCM",
                 of_go("shop/web from cluster prod"),
                 claim("u-1", "shop", "web"),
                 true,
             ),
-            ("for another", of_go("shop/web from cluster prod"), claim("u-1", "evil", "web"), false),
-            ("without the operator's word", of_go("shop/web from cluster prod"), unproven, false),
-            ("in another cluster", of_go("shop/web from cluster test"), claim("u-1", "shop", "web"), false),
-            ("a person's", "mine".to_owned(), claim("u-1", "shop", "web"), true),
+            (
+                "created for another Service",
+                of_go("shop/web from cluster prod"),
+                claim("u-1", "evil", "web"),
+                false,
+            ),
+            ("names prove nothing without a grant", of_go("shop/web from cluster prod"), unproven, false),
+            (
+                "created in another cluster",
+                of_go("shop/web from cluster test"),
+                claim("u-1", "shop", "web"),
+                false,
+            ),
+            ("a user's", "mine".to_owned(), claim("u-1", "shop", "web"), true),
         ] {
             assert_eq!(claim.of_one_that_says(&text).is_ok(), allowed, "{what}");
         }
     }
 
-    /// With IDs as long as they are, and names as long as they may be.
+    /// IDs have their usual length, and names the maximum length.
     #[test]
-    fn a_kept_address_returns_to_a_service_with_a_long_name_again_and_again() {
+    fn kept_address_returns_to_a_service_with_a_long_name() {
         let (namespace, name) = ("n".repeat(63), "s".repeat(63));
         let of = |uid: char, namespace: &str| {
             let mut claim = claim(&uid.to_string().repeat(36), namespace, &name);
@@ -320,28 +336,28 @@ mod tests {
         let made = of('a', &namespace).of_one_that_says("").expect("free");
         let mut text = Description { keep: true, asked: None, ..made }.write().expect("short names");
         for uid in ['b', 'd', 'e'] {
-            assert!(of(uid, &"m".repeat(63)).of_one_that_says(&text).is_err(), "another namespace");
-            let kept = of(uid, &namespace).of_one_that_says(&text).expect("it is kept for it");
+            assert!(of(uid, &"m".repeat(63)).of_one_that_says(&text).is_err(), "the namespace differs");
+            let kept = of(uid, &namespace).of_one_that_says(&text).expect("kept for this Service");
             text = kept.write().expect("short names");
             assert!(Description::read(&text).is_some_and(|read| read.keep), "{text}");
         }
     }
 
     #[test]
-    fn what_it_said_before_is_said_again() {
-        let claimed = claim("u-1", "shop", "web").of_one_that_says("a person's \"own\"").expect("free");
-        let read = Description::read(&claimed.write().expect("short")).expect("ours");
-        assert_eq!((read.asked.as_deref(), read.keep), (Some("a person's \"own\""), false));
+    fn earlier_description_is_restored() {
+        let claimed = claim("u-1", "shop", "web").of_one_that_says("a user's \"own\"").expect("free");
+        let read = Description::read(&claimed.write().expect("short")).expect("a record");
+        assert_eq!((read.asked.as_deref(), read.keep), (Some("a user's \"own\""), false));
         let long = claim("u-1", "shop", "web").of_one_that_says(&"x".repeat(250)).expect("free");
-        let read = Description::read(&long.write().expect("cut")).expect("ours");
+        let read = Description::read(&long.write().expect("cut")).expect("a record");
         assert!(read.asked.is_some_and(|text| !text.is_empty() && text.len() < 250));
         assert_eq!(read.service, "shop/web");
     }
 
     #[test]
-    fn peoples_part_makes_room_for_the_key() {
+    fn service_name_is_shortened_for_the_key() {
         let long = description("u-1", &"x".repeat(250), false);
-        let written = long.write().expect("without it");
+        let written = long.write().expect("no earlier description");
         let short = short_service(&"x".repeat(250));
         assert_eq!(Description::read(&written), Some(description("u-1", &short, false)));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What the Go cloud controller manager, openstack-cloud-controller-manager, has made: names and tags by which it knows its own. Pure.
+//! Names and tags by which the former cloud controller manager, openstack-cloud-controller-manager, recognises its load balancers. Pure.
 //!
 //! Source: openstack-cloud-controller-manager, `GetLoadBalancerName` and `getLoadBalancerLegacyName`; cloud-provider,
 //! `DefaultLoadBalancerName`.
@@ -7,21 +7,21 @@ use std::collections::BTreeSet;
 
 use cloud_adapter::driver::{Heir, Heritage, Inheritance};
 
-/// How its names of load balancers begin, and its tags.
+/// Prefix of its names of load balancers, and of its tags.
 const PREFIX: &str = "kube_service_";
-/// Bytes of its names.
+/// Maximum length of its names, in bytes.
 const NAME_MAX: usize = 255;
-/// Bytes of its names of before 2019.
+/// Maximum length of its names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
 /// The names that it gives to an heir's load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
-    /// `kube_service_<cluster>_<namespace>_<name>`; the tag, too.
+    /// `kube_service_<cluster>_<namespace>_<name>`, which is also its tag.
     pub(crate) name: String,
-    /// `a<uid>`, without dashes: it is of one Service alone.
+    /// `a<uid>`, without dashes; unique for a Service.
     legacy: String,
-    /// Whether the name is proof.
+    /// Whether the name proves ownership.
     inheritance: Inheritance,
 }
 
@@ -33,21 +33,21 @@ impl GoNames {
         Self { name, legacy, inheritance: *inheritance }
     }
 
-    /// Whether it certainly made the load balancer of this name for the heir.
+    /// Whether it is certain that it created the load balancer of this name for the heir.
     pub(crate) fn made(&self, balancer: &str) -> bool {
         balancer == self.legacy || self.proven().is_some_and(|name| name == balancer)
     }
 
-    /// The name, if it is proof that a load balancer, a listener or a pool is the heir's.
+    /// The name, if it proves that a load balancer, a listener or a pool belongs to the heir.
     pub(crate) fn proven(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|_| self.inheritance == Inheritance::ByName)
     }
 
-    /// What it made of a load balancer of this name and tags, which is nobody's by our own.
+    /// The relation of the heir to a load balancer of this name and tags that has no owner tags.
     pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
         let mut users: BTreeSet<&str> =
             tags.iter().map(String::as_str).filter(|tag| tag.starts_with(PREFIX)).collect();
-        // Before it had tags, the name alone told.
+        // Before it used tags, only the name identified the owner.
         if balancer.starts_with(PREFIX) {
             users.insert(balancer);
         }
@@ -55,29 +55,30 @@ impl GoNames {
             users.insert(&self.name);
         }
         let mine = users.remove(self.name.as_str());
-        // A UID that is not this one's.
+        // A UID of another Service.
         if is_legacy(balancer) && balancer != self.legacy {
             users.insert(balancer);
         }
         match (mine, users.is_empty()) {
             (false, true) => Heritage::Unrelated,
-            // Made for it, whoever shares it: those stay on it.
+            // Created for this Service; Services that share the load balancer stay on it.
             (true, _) if self.made(balancer) => Heritage::Sole,
             (true, _) if self.proven().is_none() => Heritage::Unproven(format!(
-                "{} is the name that a Service of any cluster named so gives: the operator says with a grant `former` that no other \
-                 cluster of the project has this name",
+                "{} can be the name of a Service of any cluster with the same cluster name: the \
+                 operator has to confirm with a grant `former` that no other cluster of the project has \
+                 this name",
                 self.name
             )),
-            // Its tag on one of another name: somebody's, which was lent to it.
+            // Its tag is on a load balancer of another name, which another owner lets the Service use.
             (true, _) => Heritage::Shared(format!(
-                "{} shares it with whoever it is of: give this Service lb.cloudadapter.dev/id with its ID, and \
-                 lb.cloudadapter.dev/adopt: shared",
+                "{} shares the load balancer with its owner: set lb.cloudadapter.dev/id of this \
+                 Service to its ID, and lb.cloudadapter.dev/adopt: shared",
                 self.name
             )),
             (false, false) => {
                 let users: Vec<&str> = users.into_iter().collect();
                 Heritage::Others(format!(
-                    "openstack-cloud-controller-manager has made or used it for {}, and this is {}: take the tags off if it is free",
+                    "openstack-cloud-controller-manager uses it for {}, but this Service is {}: take the tags off if the load balancer is not in use",
                     users.join(", "),
                     self.name
                 ))
@@ -86,38 +87,38 @@ impl GoNames {
     }
 }
 
-/// Whether it made a load balancer of this name.
+/// Whether the former cloud controller manager created a load balancer of this name.
 pub(crate) fn is_balancer(name: &str) -> bool {
     name.starts_with(PREFIX) || is_legacy(name)
 }
 
-/// Whether a tag of a load balancer says that one of its Services uses it.
+/// Whether a tag of a load balancer marks a Service of the former cloud controller manager as a user.
 pub(super) fn is_user(tag: &str) -> bool {
     tag.starts_with(PREFIX)
 }
 
-/// The namespace of the Service that a name or tag of it is for: neither namespaces nor Services have an underscore.
+/// The namespace of the Service in one of its names or tags: neither namespaces nor names of Services contain an underscore.
 pub(super) fn namespace_of(text: &str) -> Option<&str> {
     let (rest, _service) = text.strip_prefix(PREFIX)?.rsplit_once('_')?;
     rest.rsplit_once('_').map(|(_cluster, namespace)| namespace)
 }
 
-/// The tag of the one that it made a load balancer of this name for, among these.
+/// Returns the tag of the Service that it created a load balancer of this name for.
 pub(super) fn tag_of<'a>(name: &str, tags: &'a [String]) -> Option<&'a str> {
     let mut users = tags.iter().map(String::as_str).filter(|tag| is_user(tag));
     if !is_legacy(name) {
         return users.find(|tag| *tag == name);
     }
-    // Names of before tell a UID alone: it is the first one's, and of several nobody knows whose.
+    // Legacy names contain only a UID: a single tag is that of its Service; among several tags the owner is not known.
     let first = users.next();
     first.filter(|_| users.next().is_none())
 }
 
-/// Whether it made a part of this name and tags for the load balancer: `listener_0_<balancer>`, of before tags.
+/// Whether it created a part of this name and tags for the load balancer. Before it used tags, it named parts `listener_0_<balancer>`.
 pub(super) fn is_part(balancer: &str, (name, tags): (&str, &[String])) -> bool {
     let of_name = || {
         let rest = ["listener_", "pool_", "monitor_"].iter().find_map(|kind| name.strip_prefix(kind));
-        // A long name is cut at its end.
+        // A long name is truncated.
         let is_cut = name.len() == NAME_MAX;
         rest.and_then(|rest| rest.split_once('_'))
             .is_some_and(|(_, of)| of == balancer || (is_cut && balancer.starts_with(of)))
@@ -125,13 +126,13 @@ pub(super) fn is_part(balancer: &str, (name, tags): (&str, &[String])) -> bool {
     is_balancer(balancer) && (tags.iter().any(|tag| tag == balancer) || of_name())
 }
 
-/// `a` and 31 hexadecimal digits of a UID.
+/// Whether a name is `a` and 31 hexadecimal digits of a UID.
 fn is_legacy(name: &str) -> bool {
     name.len() == LEGACY_NAME_MAX
         && name.strip_prefix('a').is_some_and(|rest| rest.bytes().all(|one| one.is_ascii_hexdigit()))
 }
 
-/// As Go cuts: by bytes; of a letter that it would cut in two nothing is left.
+/// Truncates by bytes, as Go does, but drops a character that would be split.
 fn cut(mut text: String, max: usize) -> String {
     while text.len() > max {
         text.pop();
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_it_gives() {
+    fn names_match_those_of_the_former_ccm() {
         assert_eq!(
             names("prod", "web"),
             GoNames { name: WEB.to_owned(), legacy: LEGACY.to_owned(), inheritance: Inheritance::ByName }
@@ -171,11 +172,11 @@ mod tests {
         let long = names(&"c".repeat(300), "web").name;
         assert_eq!((long.len(), long.ends_with('c')), (NAME_MAX, true));
         let wide = names(&"ä".repeat(200), "web").name;
-        assert_eq!(wide.len(), NAME_MAX, "13 and 121 letters of two bytes");
+        assert_eq!(wide.len(), NAME_MAX, "13 ASCII characters and 121 of two bytes");
     }
 
     #[test]
-    fn tags_decide_whose_it_is() {
+    fn heritage_is_decided_by_name_and_tags() {
         enum Is {
             Sole,
             Shared,
@@ -184,19 +185,19 @@ mod tests {
         }
         for (what, balancer, tags, wanted) in [
             ("its own", WEB, &[WEB][..], Is::Sole),
-            ("its own, of before tags", WEB, &[], Is::Sole),
-            ("its own, with a person's tag", WEB, &[WEB, "team=a"], Is::Sole),
-            ("of before names", LEGACY, &[], Is::Sole),
-            ("of before names, tagged later", LEGACY, &[WEB], Is::Sole),
-            ("its own, shared with another", WEB, &[WEB, API], Is::Sole),
-            ("another's, shared with this", API, &[API, WEB], Is::Shared),
-            ("another's, of before tags, shared with this", API, &[WEB], Is::Shared),
-            ("a person's, lent to this", "mine", &[WEB], Is::Shared),
-            ("a person's, lent to another", "mine", &[API], Is::Others),
+            ("its own, from before tags", WEB, &[], Is::Sole),
+            ("its own, with a user's tag", WEB, &[WEB, "team=a"], Is::Sole),
+            ("legacy name", LEGACY, &[], Is::Sole),
+            ("legacy name, tagged later", LEGACY, &[WEB], Is::Sole),
+            ("its own, shared with another Service", WEB, &[WEB, API], Is::Sole),
+            ("another Service's, shared with this one", API, &[API, WEB], Is::Shared),
+            ("another Service's, from before tags, shared with this one", API, &[WEB], Is::Shared),
+            ("a user's, shared with this Service", "mine", &[WEB], Is::Shared),
+            ("a user's, shared with another Service", "mine", &[API], Is::Others),
             ("another's", API, &[API], Is::Others),
-            ("another's, of before names", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00", &[], Is::Others),
-            ("another cluster's", "kube_service_test_shop_web", &[], Is::Others),
-            ("a person's", "mine", &["team=a"], Is::Unrelated),
+            ("another Service's, legacy name", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00", &[], Is::Others),
+            ("of another cluster", "kube_service_test_shop_web", &[], Is::Others),
+            ("a user's", "mine", &["team=a"], Is::Unrelated),
         ] {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
             let told = names("prod", "web").heritage(balancer, &tags);
@@ -214,7 +215,7 @@ mod tests {
 
     /// Another cluster of the project may have the same name.
     #[test]
-    fn names_prove_nothing_without_the_operator() {
+    fn names_prove_nothing_without_a_grant() {
         let names = GoNames { inheritance: Inheritance::ByUid, ..names("prod", "web") };
         assert!(!names.made(WEB) && names.made(LEGACY));
         for (balancer, tags) in
@@ -227,21 +228,21 @@ mod tests {
                 "{balancer} {tags:?}: {told:?}"
             );
         }
-        assert_eq!(names.heritage(LEGACY, &[]), Heritage::Sole, "a UID is one Service's alone");
+        assert_eq!(names.heritage(LEGACY, &[]), Heritage::Sole, "a UID is unique for a Service");
     }
 
     #[test]
-    fn parts_are_known_by_tag_and_by_name() {
+    fn parts_are_recognised_by_tag_and_name() {
         let long = format!("{WEB}{}", "x".repeat(NAME_MAX - WEB.len()));
         let cut_name: String = format!("listener_0_{long}").chars().take(NAME_MAX).collect();
         for (what, balancer, name, tags, wanted) in [
             ("tagged", WEB, "l", &[WEB][..], true),
-            ("of before tags", WEB, "listener_0_kube_service_prod_shop_web", &[], true),
-            ("of a legacy name", LEGACY, &format!("pool_12_{LEGACY}"), &[], true),
+            ("from before tags", WEB, "listener_0_kube_service_prod_shop_web", &[], true),
+            ("legacy name", LEGACY, &format!("pool_12_{LEGACY}"), &[], true),
             ("cut", &long, &cut_name, &[], true),
-            ("another Service's on a shared one", WEB, "l", &[API], false),
-            ("another's name", WEB, "listener_0_kube_service_prod_shop_api", &[], false),
-            ("on a person's", "mine", "listener_0_mine", &["mine"], false),
+            ("another Service's part of a shared load balancer", WEB, "l", &[API], false),
+            ("another Service's name", WEB, "listener_0_kube_service_prod_shop_api", &[], false),
+            ("on a user's load balancer", "mine", "listener_0_mine", &["mine"], false),
         ] {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
             assert_eq!(is_part(balancer, (name, &tags)), wanted, "{what}");

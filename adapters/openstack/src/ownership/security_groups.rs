@@ -1,4 +1,4 @@
-//! Whose a security group and its rules are, in their descriptions: both are set with the create. Pure.
+//! The owner of a security group and of its rules, recorded in their descriptions, which are set with the create. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ const CLUSTER_ID: &str = "cluster-id";
 const LOAD_BALANCER: &str = "load-balancer";
 const OWNER_UID: &str = "owner-uid";
 
-/// The name of a cluster's group: another one for each cluster, and the same for good.
+/// The name of a cluster's group, which is unique for the cluster and never changes.
 pub(crate) fn group_name(cluster_id: &str) -> String {
     let digest: String = digest(&[cluster_id]).chars().take(NAME_DIGEST).collect();
     format!("load-balancers-to-nodes-{digest}")
 }
 
-/// What a cluster's group says of itself: `{"cloudadapter.dev/cluster-id":"..."}`.
+/// The description of a cluster's group: `{"cloudadapter.dev/cluster-id":"..."}`.
 pub(crate) fn group_description(cluster_id: &str) -> String {
     written([(CLUSTER_ID, cluster_id)])
 }
 
-/// The cluster whose group says this. `None`: it is not ours.
+/// The cluster in a group's description. `None`: the group does not belong to any cluster.
 pub(crate) fn cluster_of(description: &str) -> Option<String> {
     read(description, CLUSTER_ID)
 }
 
-/// What a rule says that was made for a load balancer. Its ID tells of two of one Service, which there may be for a while, whose it is;
-/// and when it is gone, the UID of its Service tells with what the rule goes.
+/// The description of a rule for a load balancer. The ID distinguishes two load balancers of one Service, which may exist for a while; the
+/// UID of the Service identifies the owner after the load balancer is gone.
 pub(crate) fn rule_description(balancer: &str, owner_uid: &str) -> String {
     written([(LOAD_BALANCER, balancer), (OWNER_UID, owner_uid)])
 }
 
-/// The load balancer that a rule was made for. `None`: it is not ours.
+/// The ID of the load balancer in a rule's description. `None`: no adapter created the rule.
 pub(crate) fn balancer_of(description: &str) -> Option<String> {
     read(description, LOAD_BALANCER)
 }
 
-/// The UID of the Service whose load balancer a rule was made for.
+/// The UID of the Service in a rule's description.
 pub(crate) fn owner_of(description: &str) -> Option<String> {
     read(description, OWNER_UID)
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn group_and_rule_descriptions_round_trip() {
         assert_eq!(cluster_of(&group_description("c-1")).as_deref(), Some("c-1"));
         let rule = rule_description("lb-1", "u-1");
         assert_eq!(balancer_of(&rule).as_deref(), Some("lb-1"));

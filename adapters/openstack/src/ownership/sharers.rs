@@ -1,7 +1,7 @@
-//! Who uses a load balancer beside its owner, in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure.
+//! Owners that share a load balancer, recorded in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure.
 //!
-//! Octavia replaces all tags at once, and everybody who uses the load balancer writes theirs among them. So what is written is made of
-//! the tags that are there at that moment, and everybody touches their own.
+//! Octavia replaces all tags at once, and each owner that uses the load balancer writes its tags among the others. So each write starts
+//! from the current tags, and changes only those of its own owner.
 
 use std::collections::BTreeSet;
 
@@ -19,24 +19,24 @@ use super::{
 };
 use crate::load_balancers::answers::LiveBalancer;
 
-/// Services that may use one load balancer: each costs tags that every listing tells, and its changes wait for those of the others.
+/// Maximum number of Services that use a load balancer: each costs tags in every listing, and its changes wait for those of the others.
 const SERVICES_MAX: usize = 16;
 
 const SHARER: &str = "sharer";
-/// Its owner has done with it, and others have not.
+/// The owner no longer needs the load balancer, but others do.
 const LEFT: &str = "left";
-/// On one that shares: the Go cloud controller manager let it do so before.
+/// The former cloud controller manager already let this owner share the load balancer.
 const OF_GO: &str = "of-go";
 const YES: &str = "true";
 
-/// Someone who uses a load balancer.
+/// An owner that uses a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) key: LoadBalancerKey,
     pub(crate) owner: Owner,
-    /// What the Go cloud controller manager calls it.
+    /// The tag of the former cloud controller manager for it.
     pub(crate) go: String,
-    /// It does not own it.
+    /// It shares the load balancer, and does not own it.
     pub(crate) shares: bool,
 }
 
@@ -48,30 +48,30 @@ impl User {
         Self { key: heir.key, owner: heir.owner, go, shares }
     }
 
-    /// What is its own on the load balancer of this ID: of one that shares it no other may be meant.
+    /// The ID of its share of the load balancer with this ID; an owner has the ID of the load balancer itself.
     pub(crate) fn id(&self, balancer: &str) -> String {
         if self.shares { sharer_id(balancer, &self.key) } else { balancer.to_owned() }
     }
 
-    /// Whether a listener or pool is its own; `balancer`: the name of the load balancer.
+    /// Whether a listener or pool belongs to it; `balancer`: the name of the load balancer.
     pub(crate) fn has(&self, balancer: &str, part: (&str, &[String])) -> bool {
         let name = if self.shares { self.go.as_str() } else { balancer };
         super::is_part_of(&self.key, name, part)
     }
 
-    /// For people.
+    /// For messages.
     pub(crate) fn told(&self) -> String {
         let Owner { kind, namespace, name, .. } = &self.owner;
         format!("{kind} {namespace}/{name} of cluster {}", self.key.cluster_id)
     }
 }
 
-/// What one that shares has on a load balancer, as if it were one.
+/// The ID of a share of a load balancer.
 pub(crate) fn sharer_id(balancer: &str, key: &LoadBalancerKey) -> String {
     format!("{balancer}/{}", key.owner_uid)
 }
 
-/// The one that owns it, if it has not done with it, and all that share it.
+/// The owner, unless it no longer needs the load balancer, and all owners that share it.
 pub(crate) fn users(tags: &[String]) -> Vec<User> {
     let owner = owner(tags).filter(|(key, _)| !is_given_up(tags) && !key.owner_uid.is_empty());
     let cluster_name = read(tags, CLUSTER_NAME).unwrap_or_default();
@@ -79,7 +79,7 @@ pub(crate) fn users(tags: &[String]) -> Vec<User> {
     owner.into_iter().chain(sharers(tags)).collect()
 }
 
-/// All that share it, by their UIDs.
+/// All owners that share it, by their UIDs.
 pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     let uids: BTreeSet<&str> = tags
         .iter()
@@ -100,25 +100,26 @@ pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     uids.into_iter().map(sharer).collect()
 }
 
-/// Services that the Go cloud controller manager lets use it beside the one that it made it for, and that are none of ours, by its
-/// tags. `name`: the load balancer's.
+/// Services that, by their tags, the former cloud controller manager lets use the load balancer besides the one that it was created for,
+/// and that are not among its `users`. `name`: the load balancer's.
 pub(crate) fn users_of_go<'a>(name: &str, tags: &'a [String]) -> Vec<&'a str> {
     let ours = users(tags);
     let is_known = |tag: &str| ours.iter().any(|user| user.go == tag) || go::tag_of(name, tags) == Some(tag);
     tags.iter().map(String::as_str).filter(|tag| go::is_user(tag) && !is_known(tag)).collect()
 }
 
-/// Whether others use it than this one. `None`: than the one that the Go cloud controller manager made it for.
+/// Whether the load balancer has users other than `but`. `None`: other than the Service that the former cloud controller manager created it
+/// for.
 pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
-    // That controller's own goes by the name, as long as nobody has taken it over, and its Service is not gone.
+    // That Service is known by the name, as long as the load balancer has no owner tags and is not given up.
     let of_go = owner(tags).is_none() && go::is_balancer(name) && !is_given_up(tags);
     users(tags).iter().any(|user| Some(&user.key) != but)
         || !users_of_go(name, tags).is_empty()
         || (of_go && but.is_some())
 }
 
-/// Whether it stays when this one has done with it. Its addresses never pass to another namespace: of one that has, or had, an owner only
-/// Services of the owner's namespace keep it. Others that share it lose it with the last of these.
+/// Whether the load balancer stays without `but`. Its addresses never pass to another namespace: if it has, or had, an owner, only Services
+/// of the owner's namespace keep it. Others that share it lose it with the last of these.
 pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
     let Some((home, owner)) = owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) else {
         return is_used_by_others(name, tags, but);
@@ -129,7 +130,7 @@ pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBal
         || users_of_go(name, tags).iter().any(|tag| go::namespace_of(tag) == Some(&owner.namespace))
 }
 
-/// Whether one that uses it is of the namespace that it was made for, or that is not known.
+/// Whether a user is of the namespace that the load balancer was created for, or that namespace is unknown.
 pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     match owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) {
         Some((home, owner)) => {
@@ -139,65 +140,67 @@ pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     }
 }
 
-/// Whether one shares it from another namespace than its owner's, which is known.
+/// Whether a user is a guest: it shares the load balancer from a namespace other than the owner's, which is known.
 pub(crate) fn is_guest(name: &str, tags: &[String], user: &User) -> bool {
     user.shares
         && owner(tags).is_some_and(|(_, owner)| !owner.namespace.is_empty())
         && !is_at_home(name, tags, user)
 }
 
-/// Whether one shares it by its owner's consent alone: the tag of the Go cloud controller manager, if it has one, was written with ours.
+/// Whether a user shares the load balancer only with its owner's consent: any tag of the former cloud controller manager for it was written
+/// by this adapter.
 pub(crate) fn shares_by_consent(tags: &[String], key: &LoadBalancerKey) -> bool {
     let is_sharer = sharers(tags).iter().any(|user| user.key == *key);
     is_sharer && said(tags, &key.owner_uid, OF_GO).is_none()
 }
 
-/// Whether its owner has done with it.
+/// Whether the load balancer's owner no longer needs it.
 pub(crate) fn is_given_up(tags: &[String]) -> bool {
     read(tags, LEFT) == Some(YES)
 }
 
-/// The same, and others use it still.
+/// Whether the load balancer's owner no longer needs it, but other users keep it.
 pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && stays_for_others(name, tags, None)
 }
 
-/// Whether its owner has done with it, and it goes though Services of other namespaces use it.
+/// Whether the load balancer's owner no longer needs it, and only guests use it, which do not keep it.
 pub(crate) fn is_closed(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && !stays_for_others(name, tags, None)
 }
 
-/// The hash that one that shares has applied completely last; empty: none.
+/// The hash of the spec that was last applied completely for a sharing owner; empty: none.
 pub(crate) fn sharer_hash<'a>(tags: &'a [String], uid: &str) -> &'a str {
     said(tags, uid, HASH).unwrap_or_default()
 }
 
-/// The writer of one that shares.
+/// The fence of the last writer for a sharing owner.
 pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
     read_fence(said(tags, uid, FENCE)?)
 }
 
-/// What one that shares says of itself.
+/// The tags of a sharing owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sharing {
     pub(crate) key: LoadBalancerKey,
     tags: Vec<String>,
-    /// Its tag of the Go cloud controller manager, on what that one has made: it would delete it otherwise.
+    /// Its tag of the former cloud controller manager, for load balancers of that controller, which would otherwise delete them.
     go: String,
 }
 
 impl Sharing {
-    /// Without the hash, by which it is complete.
+    /// The tags without the hash, so that the share is not complete yet.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] if no tag can hold its key.
+    /// Returns [`Fault::Invalid`] if the key does not fit into a tag.
     pub(crate) fn claim(desired: &DesiredLoadBalancer, fence: &Fence) -> Result<Self, VendorError> {
         let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
         let uid = &key.owner_uid;
         let cluster = sharer_tag(uid, CLUSTER_ID, &key.cluster_id);
         if cluster.chars().count() > TAG_MAX || uid.contains('/') {
-            let text =
-                format!("key: is too long or has a slash: with its key a tag has {TAG_MAX} characters");
+            let text = format!(
+                "key: too long or contains a slash: a tag with its key has at most {TAG_MAX} characters"
+            );
             return Err(VendorError::new(Fault::Invalid, text).in_field("key"));
         }
         let mut tags = vec![cluster];
@@ -214,7 +217,7 @@ impl Sharing {
         Ok(Self { key: key.clone(), tags, go: GoNames::of(&desired.heir()).name })
     }
 
-    /// What says that it is complete, if the tags that are there do not.
+    /// The tags that mark the share as complete, unless they are there already.
     pub(crate) fn complete(mut self, name: &str, hash: &str, there: &[String]) -> Option<Self> {
         let uid = self.key.owner_uid.clone();
         let fence = format!("{SHARER}/{uid}/{FENCE}");
@@ -226,14 +229,17 @@ impl Sharing {
         (!complete).then_some(self)
     }
 
-    /// All tags of the load balancer with these.
+    /// All tags of the load balancer, with these.
     ///
     /// # Errors
-    /// [`Fault::Busy`] if it is on the way out, [`Fault::Invalid`] if no more may use it.
+    /// Returns [`Fault::Busy`] if the load balancer is being deleted, and [`Fault::Invalid`] if it has the maximum of users.
     pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
         check_stays(live)?;
         if is_closed(&live.name, &live.tags) {
-            let text = format!("load balancer {} goes, because its owner has done with it", live.id);
+            let text = format!(
+                "load balancer {} is going to be deleted, because its owner no longer needs it",
+                live.id
+            );
             return Err(VendorError::new(Fault::Busy, text));
         }
         check_room(&live.id, &live.name, &live.tags, &self.key)?;
@@ -252,14 +258,14 @@ impl Sharing {
 }
 
 fn check_stays(live: &LiveBalancer) -> Result<(), VendorError> {
-    let text = || format!("load balancer {} is on the way out", live.id);
+    let text = || format!("load balancer {} is being deleted", live.id);
     if live.goes() { Err(VendorError::new(Fault::Busy, text())) } else { Ok(()) }
 }
 
-/// Refuses one more than may use a load balancer, and a second of one UID.
+/// Refuses a user above the maximum, and a second user of the same UID.
 ///
 /// # Errors
-/// [`Fault::Invalid`].
+/// Returns [`Fault::Invalid`] in these cases.
 pub(crate) fn check_room(
     id: &str,
     name: &str,
@@ -275,19 +281,19 @@ pub(crate) fn check_room(
         return if user.key == *key {
             Ok(())
         } else {
-            refused(format!("has {}, of the same UID", user.told()))
+            refused(format!("is used by {}, which has the same UID", user.told()))
         };
     }
     match users.len() + users_of_go(name, tags).len() {
         n if n < SERVICES_MAX => Ok(()),
-        n => refused(format!("serves {n} Services already, and no more may share it: use another one")),
+        n => refused(format!("already serves {n} Services, which is the maximum: use another load balancer")),
     }
 }
 
-/// All tags without those of one that has done with it while others have not. An owner's stay, with the word that it has.
+/// All tags without those of a user that no longer needs the load balancer. An owner's tags stay, and a tag is added that it has left.
 ///
 /// # Errors
-/// [`Fault::Busy`] if no other Service is left: then it goes, or has no owner any more.
+/// Returns [`Fault::Busy`] if no other Service is left: then the load balancer is to be deleted or released.
 pub(crate) fn leave(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -298,15 +304,15 @@ pub(crate) fn leave(
         Some(user) if user.shares => is_given_up(there) && !is_guest(&live.name, there, user),
         Some(_) | None => true,
     };
-    // From then on Services of other namespaces change nothing on it, so that its deletion does not wait for them.
+    // From then on, Services of other namespaces cannot change it, so that its deletion does not wait for them.
     let closes =
         user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);
     if goes_with_last && !closes && !stays_for_others(&live.name, there, whose) {
-        let text = format!("load balancer {} is not shared any more", live.id);
+        let text = format!("load balancer {} is no longer shared", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }
     let Some(user) = user else {
-        // Nobody's but of the Go cloud controller manager, whose name is its tag.
+        // It has no owner tags, only those of the former cloud controller manager, whose name is the tag.
         let own = go::tag_of(&live.name, there);
         return Ok(there
             .iter()
@@ -327,26 +333,27 @@ pub(crate) fn leave(
     Ok(others.filter(|tag| !goes(tag)).cloned().chain([write(LEFT, YES)]).collect())
 }
 
-/// Whether it may go with all that is on it, for this one's sake. `seen`: the listeners that are known.
+/// Whether the load balancer may be deleted with all its parts for this user. `seen`: IDs of the known listeners.
 ///
 /// # Errors
-/// [`Fault::Busy`] if somebody has come to it.
+/// Returns [`Fault::Busy`] if another owner has started to use it.
 pub(crate) fn may_go(
     live: &LiveBalancer,
     (whose, seen): (Option<&LoadBalancerKey>, &[String]),
 ) -> Result<(), VendorError> {
     let unseen = live.listeners.iter().any(|listener| !seen.contains(&listener.id));
     if unseen || stays_for_others(&live.name, &live.tags, whose) {
-        let text = format!("load balancer {} is used by somebody else by now", live.id);
+        let text = format!("load balancer {} has got another user since it was listed", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }
     Ok(())
 }
 
-/// An owner's tags beside those of everybody else that are there by now. `tags`: all, as they were to be when somebody looked last.
+/// An owner's tags together with the current tags of all others. `tags`: all tags as planned from the last listing.
 ///
 /// # Errors
-/// [`Fault::Busy`] if it is on the way out, or has become another's meanwhile: two may take one that is nobody's, and the first one has it.
+/// Returns [`Fault::Busy`] if the load balancer is being deleted, or has got another owner since the listing: of two owners that adopt it
+/// at once, the first one gets it.
 pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
     check_stays(live)?;
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
@@ -355,7 +362,7 @@ pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<
         agrees(&there.cluster_id, &ours.cluster_id) && agrees(&there.owner_uid, &ours.owner_uid)
     };
     if owner(&live.tags).is_some_and(|(there, _)| !fits(&there)) {
-        let text = format!("load balancer {} is somebody else's by now", live.id);
+        let text = format!("load balancer {} has got another owner since it was listed", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }
     let is_own = |tag: &&String| is_owners(tag) || is_former(tag, tags);
@@ -363,7 +370,7 @@ pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<
     Ok(tags.iter().filter(is_own).chain(live.tags.iter().filter(is_others)).cloned().collect())
 }
 
-/// Whose a listener or pool is that one of these users has, but for this one.
+/// The user other than `but` that a listener or pool belongs to.
 pub(crate) fn other_user<'a>(
     users: &'a [User],
     balancer: &str,
@@ -376,12 +383,12 @@ pub(crate) fn other_user<'a>(
     users.iter().filter(|user| Some(&user.key) != but).find(|user| user.has(balancer, (name, tags)))
 }
 
-/// Whether a tag was set by one that shares.
+/// Whether a tag belongs to a sharing owner.
 pub(super) fn is_sharers(tag: &str) -> bool {
     is_reserved(tag) && uid_of(tag).is_some()
 }
 
-/// Whose a tag is that one set which shares.
+/// The UID of the sharing owner that a tag belongs to.
 fn uid_of(tag: &str) -> Option<&str> {
     let (word, _) = tag.split_once('=')?;
     let rest = word.strip_prefix(cloud_api_proto::DOMAIN)?.strip_prefix('/')?.strip_prefix(SHARER)?;

@@ -10,7 +10,7 @@ use cloud_api_proto::{
 
 use super::{go, sharers::is_sharers};
 
-/// Characters of a tag. Source: Octavia API reference.
+/// Maximum length of a tag in characters. Source: Octavia API reference.
 pub(super) const TAG_MAX: usize = 255;
 
 pub(super) const CLUSTER_ID: &str = "cluster-id";
@@ -19,26 +19,26 @@ pub(super) const OWNER_KIND: &str = "owner-kind";
 pub(super) const OWNER_NAMESPACE: &str = "owner-namespace";
 pub(super) const OWNER_NAME: &str = "owner-name";
 const OWNER_UID: &str = "owner-uid";
-/// The hash of what was applied completely last.
+/// The hash of the spec that was last applied completely.
 pub(super) const HASH: &str = "hash";
-/// The writer that set tags last.
+/// The fence of the last writer of tags.
 pub(super) const FENCE: &str = "fence";
-/// One for each of the user's tags, with its key: so that those which the user takes back are found.
+/// The key of a tag that the user has set, so that the adapter can remove the tag later.
 const USER_TAG: &str = "user-tag";
-/// On one that has no owner: namespaces whose Services may take it over.
+/// On a load balancer without owner: namespaces whose Services may adopt it.
 const ADOPT: &str = "adopt";
-/// Namespaces whose Services may share it, one a tag where it has an owner.
+/// Namespaces whose Services may share it; one tag for each namespace if it has an owner.
 const SHARE: &str = "share";
-/// The same consent of the person who made one that was adopted: it holds beside its owner's, and afterwards.
+/// The same consent of the user that created an adopted load balancer: valid besides the owner's, and after a release.
 const SHARE_BEFORE: &str = "share-before";
-/// It was there before its owner.
+/// The load balancer existed before its owner.
 const ORIGIN: &str = "origin";
 const ADOPTED: &str = "adopted";
-/// Without its floating IP the load balancer is not complete.
+/// The load balancer is not complete without its floating IP.
 const FLOATING_IP: &str = "floating-ip";
 const EXPECTED: &str = "expected";
 
-/// What a load balancer is tagged with, without hash and writer.
+/// The tags of a load balancer, without hash and fence.
 pub(crate) type Tags = BTreeSet<String>;
 
 /// Whether a floating IP belongs to a load balancer.
@@ -51,19 +51,20 @@ pub(crate) enum Expectation {
 /// The tags of a desired load balancer.
 ///
 /// # Errors
-/// [`Fault::Invalid`] for what no tag can hold, and for keys that are ours.
+/// Returns [`Fault::Invalid`] for values that do not fit into a tag, and for reserved keys.
 pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) -> Result<Tags, VendorError> {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let mut tags = Tags::new();
     for (word, value) in [(CLUSTER_ID, &key.cluster_id), (OWNER_UID, &key.owner_uid)] {
         let tag = write(word, value);
         if tag.chars().count() > TAG_MAX {
-            let text = format!("key: {word} is too long: with its key a tag has {TAG_MAX} characters");
+            let text =
+                format!("key: {word} is too long: a tag with its key has at most {TAG_MAX} characters");
             return Err(VendorError::new(Fault::Invalid, text).in_field("key"));
         }
         tags.insert(tag);
     }
-    // For people: what is too long is cut.
+    // For display, so that long values are cut.
     for (word, value) in [
         (CLUSTER_NAME, cluster_name),
         (OWNER_KIND, &owner.kind),
@@ -93,9 +94,9 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
     Ok(tags)
 }
 
-/// All tags that complete a load balancer, if those that are there do not do.
+/// All tags that mark a load balancer as complete, unless the existing tags do so.
 ///
-/// Tags that others have put there stay. The user's former ones go. Another writer alone is no reason for other tags.
+/// Tags of other clients stay. Former tags of the user are removed. A different writer alone does not require new tags.
 pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) && !is_outdated(applied_hash(there), hash) {
         return None;
@@ -105,7 +106,7 @@ pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[Str
     Some(tags)
 }
 
-/// The same for one that cannot be completed: what was applied completely last stays recorded.
+/// The same tags for a load balancer that cannot be completed: the recorded hash of the last complete change stays.
 pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) {
         return None;
@@ -120,7 +121,7 @@ pub(crate) fn withdraws(wanted: &Tags, there: &[String]) -> bool {
     there.iter().any(|tag| value(tag, SHARE).is_some() && is_owners(tag) && !wanted.contains(tag))
 }
 
-/// Whether all wanted tags are there, and none of the owner's former ones.
+/// Whether all wanted tags exist, and none of the owner's former tags.
 fn are_there(wanted: &Tags, there: &[String]) -> bool {
     let of_no_use = |tag: &String| {
         let ours = is_owners(tag) && ![HASH, FENCE].iter().any(|word| value(tag, word).is_some());
@@ -129,7 +130,7 @@ fn are_there(wanted: &Tags, there: &[String]) -> bool {
     wanted.iter().all(|tag| there.contains(tag)) && !there.iter().any(of_no_use)
 }
 
-/// Our tags with the writer's, beside those that others have put there. Without the hash: it is not complete.
+/// The owner's tags with the fence, besides those of other clients. Without the hash, the load balancer is not complete.
 pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<String> {
     let foreign =
         there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there) && !wanted.contains(*tag));
@@ -138,12 +139,12 @@ pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<Stri
     wanted.iter().chain(foreign).cloned().chain(fence).collect()
 }
 
-/// The hash of what was applied completely last; empty: nothing was.
+/// The hash of the spec that was last applied completely; empty: none was.
 pub(crate) fn applied_hash(tags: &[String]) -> &str {
     read(tags, HASH).unwrap_or_default()
 }
 
-/// The tags of one that was there before its owner: that it was, and what the person who made it says.
+/// The additional tags of an adopted load balancer: that it was adopted, and the consent of the user that created it.
 pub(crate) fn adopting(there: &[String]) -> Tags {
     let word = if is_adopted(there) { SHARE_BEFORE } else { SHARE };
     let consents = there.iter().filter_map(|tag| value(tag, word));
@@ -151,34 +152,35 @@ pub(crate) fn adopting(there: &[String]) -> Tags {
     both.filter(|tag| tag.chars().count() <= TAG_MAX).chain([adopted()]).collect()
 }
 
-/// The tag of one that was there before its owner.
+/// The tag of an adopted load balancer.
 pub(crate) fn adopted() -> String {
     write(ORIGIN, ADOPTED)
 }
 
-/// Whether it was there before its owner.
+/// Whether the load balancer was adopted.
 pub(crate) fn is_adopted(tags: &[String]) -> bool {
     read(tags, ORIGIN) == Some(ADOPTED)
 }
 
-/// The namespaces whose Services may take it over.
+/// The namespaces whose Services may adopt the load balancer.
 pub(crate) fn adoptable_by(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, ADOPT)))
 }
 
-/// The namespaces whose Services may share it.
+/// The namespaces whose Services may share the load balancer.
 pub(crate) fn shared_with(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, SHARE)))
 }
 
-/// What is left of the tags when its owner releases it: those of others, of Services that share it, and the consent of the person who made it.
+/// The tags that stay when its owner releases it: those of other clients and of Services that share it, and the consent of the user that
+/// created it.
 pub(crate) fn released(there: &[String]) -> Vec<String> {
     let consents = there.iter().filter_map(|tag| value(tag, SHARE_BEFORE));
     let others = there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there)).cloned();
     others.chain(consents.map(|namespaces| write(SHARE, namespaces))).collect()
 }
 
-/// The writer that set tags last.
+/// The fence of the last writer of tags.
 pub(crate) fn fence(tags: &[String]) -> Option<Fence> {
     read_fence(read(tags, FENCE)?)
 }
@@ -188,7 +190,7 @@ pub(crate) fn expects_floating_ip(tags: &[String]) -> bool {
     read(tags, FLOATING_IP) == Some(EXPECTED)
 }
 
-/// Whose load balancer it is, with empty words for what was taken off. `None` without our tags.
+/// The owner of a load balancer, with empty strings for tags that were removed. `None`: it has no owner tags.
 pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     read(tags, CLUSTER_ID).or(read(tags, OWNER_UID))?;
     let text = |word| read(tags, word).unwrap_or_default().to_owned();
@@ -201,19 +203,19 @@ pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     Some((LoadBalancerKey { cluster_id: text(CLUSTER_ID), owner_uid: text(OWNER_UID) }, owner))
 }
 
-/// Whether a listener or pool was made by the Go cloud controller manager for the Service, or the load balancer, of this name.
+/// Whether the former cloud controller manager created a listener or pool for the Service, or the load balancer, of this name.
 pub(crate) fn is_part_of_go(name: &str, part: (&str, &[String])) -> bool {
     go::is_part(name, part)
 }
 
-/// The tag of a listener or pool that was made for a key. Too long a one was refused with the load balancer's.
+/// The tag of a listener or pool of a key. It fits, because a longer key has been refused with the load balancer.
 pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
     write(OWNER_UID, &key.owner_uid)
 }
 
-/// Whether a listener or pool was made by us, or by the Go cloud controller manager for the load balancer of this name.
+/// Whether a listener or pool belongs to this key, or to the load balancer of this name of the former cloud controller manager.
 ///
-/// That one's names are alike in clusters of one name: what is another key's by our tag is never meant.
+/// Names of that controller are the same in clusters of the same name: parts tagged for another key never match.
 pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&str, &[String])) -> bool {
     match read(tags, OWNER_UID) {
         Some(_) => tags.contains(&part_tag(key)),
@@ -221,7 +223,7 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&
     }
 }
 
-/// Whether it is the owner's, and neither of one that shares nor the consent of who was there before.
+/// Whether a tag belongs to the owner, and is neither a sharing owner's nor a consent to adopt.
 pub(super) fn is_owners(tag: &str) -> bool {
     is_reserved(tag) && !is_sharers(tag) && value(tag, ADOPT).is_none()
 }
@@ -230,13 +232,13 @@ pub(super) fn is_reserved(tag: &str) -> bool {
     tag.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with(['/', '=']))
 }
 
-/// Whether the user had it set, then or now.
+/// Whether the user has set a tag, now or earlier.
 pub(super) fn is_former(tag: &str, there: &[String]) -> bool {
     let mut keys = there.iter().filter_map(|tag| value(tag, USER_TAG));
     keys.any(|key| tag.strip_prefix(key).is_some_and(|rest| rest.starts_with('=')))
 }
 
-/// A hash of another version cannot be compared: then only the fields tell, and nothing is rewritten for its sake.
+/// Hashes of different versions cannot be compared: then only the fields are compared, and the hash is not rewritten.
 pub(super) fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))
@@ -282,7 +284,7 @@ mod tests {
     }
 
     fn tags(user: &[(&str, &str)]) -> Tags {
-        wanted(&desired(user), Expectation::None).expect("short enough")
+        wanted(&desired(user), Expectation::None).expect("fits")
     }
 
     fn writer(epoch: u64) -> Fence {
@@ -290,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_is_can_be_read_again() {
+    fn owner_tags_can_be_parsed() {
         let there = signed(&tags(&[("team", "a")]), &writer(7), &[]);
         let wanted = desired(&[]);
         assert_eq!(owner(&there), Some((wanted.key.clone(), wanted.owner)));
         assert_eq!((fence(&there), applied_hash(&there)), (Some(writer(7)), ""));
         let rest: Vec<String> = there.into_iter().filter(|tag| value(tag, OWNER_UID).is_none()).collect();
-        let (key, _) = owner(&rest).expect("somebody's");
+        let (key, _) = owner(&rest).expect("an owner");
         assert_eq!((key.cluster_id.as_str(), key.owner_uid.as_str()), ("c-1", ""));
         assert_eq!(owner(&["team=a".to_owned()]), None);
     }
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn complete_tags_are_left_alone() {
         let wanted = tags(&[]);
-        let there = missing(&wanted, ("1-aa", &writer(1)), &[]).expect("lacks all");
+        let there = missing(&wanted, ("1-aa", &writer(1)), &[]).expect("no tags yet");
         for (name, hash, epoch, complete) in [
             ("the same", "1-aa", 1, true),
             ("another writer", "1-aa", 2, true),
@@ -313,15 +315,15 @@ mod tests {
         ] {
             assert_eq!(missing(&wanted, (hash, &writer(epoch)), &there).is_none(), complete, "{name}");
         }
-        let public = super::wanted(&desired(&[]), Expectation::FloatingIp).expect("short enough");
-        let there = missing(&public, ("1-bb", &writer(2)), &there).expect("another expectation");
+        let public = super::wanted(&desired(&[]), Expectation::FloatingIp).expect("fits");
+        let there = missing(&public, ("1-bb", &writer(2)), &there).expect("the expectation differs");
         assert!(expects_floating_ip(&there));
-        let there = missing(&wanted, ("1-cc", &writer(2)), &there).expect("none any more");
+        let there = missing(&wanted, ("1-cc", &writer(2)), &there).expect("no expectation any more");
         assert!(!expects_floating_ip(&there));
     }
 
     #[test]
-    fn tags_that_the_user_takes_back_go_and_those_of_others_stay() {
+    fn former_user_tags_are_removed_and_foreign_tags_stay() {
         let mut there =
             missing(&tags(&[("team", "a"), ("tier", "gold")]), ("1-aa", &writer(1)), &[]).expect("new");
         there.push("cost-centre=42".to_owned());
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tag_can_hold_is_refused_by_name_and_peoples_words_are_cut() {
+    fn too_long_keys_are_refused_and_names_are_cut() {
         let long = "x".repeat(254);
         for (field, tags) in [
             ("spec.tags[cloudadapter.dev/hash]", [("cloudadapter.dev/hash", "1-fake")]),
@@ -346,26 +348,26 @@ mod tests {
         wide.owner.name.clone_from(&long);
         assert!(wanted(&wide, Expectation::None).expect("cut").iter().all(|tag| tag.len() <= TAG_MAX));
         wide.key.owner_uid = long;
-        assert_eq!(wanted(&wide, Expectation::None).expect_err("no key is cut").fault, Fault::Invalid);
+        assert_eq!(wanted(&wide, Expectation::None).expect_err("a key is never cut").fault, Fault::Invalid);
     }
 
     #[test]
-    fn parts_are_known_by_tag_and_those_of_the_go_one_by_name() {
+    fn parts_are_recognised_by_tag_or_former_name() {
         let key = desired(&[]).key;
         let go = "kube_service_prod_shop_web";
         for (name, balancer, part, wanted) in [
-            ("ours", "x", ("tcp-80", &[part_tag(&key)][..]), true),
-            ("by hand", "x", ("tcp-80", &[]), false),
-            ("by Go, tagged", go, ("l", &[go.to_owned()]), true),
-            ("by Go, of before tags", go, ("listener_0_kube_service_prod_shop_web", &[]), true),
+            ("its own", "x", ("tcp-80", &[part_tag(&key)][..]), true),
+            ("by a user", "x", ("tcp-80", &[]), false),
+            ("by the former CCM, tagged", go, ("l", &[go.to_owned()]), true),
+            ("by the former CCM, from before tags", go, ("listener_0_kube_service_prod_shop_web", &[]), true),
             (
-                "another Service's on a shared one",
+                "another Service's part of a shared load balancer",
                 go,
                 ("l", &["kube_service_prod_shop_api".to_owned()]),
                 false,
             ),
             (
-                "of a Service of the same names in another cluster",
+                "a Service of the same names in another cluster",
                 go,
                 ("l", &[go.to_owned(), "cloudadapter.dev/owner-uid=another".to_owned()]),
                 false,

@@ -1,11 +1,11 @@
-//! What is missing until a load balancer has the floating IP that it shall have. Pure.
+//! Computes the steps by which a load balancer gets its desired floating IP. Pure.
 //!
-//! Ours are known by their description, which is set with the create, and by the port that they lead to: repeated tries make no second
-//! one. One that leads elsewhere was taken by somebody, and is left alone.
+//! Floating IPs are recognised by their description, which is set with the create, and by the port that they are attached to, so that
+//! retries create no second one. A floating IP attached elsewhere is left alone.
 //!
-//! One that makes room for another is deleted when the other serves, and not before: a wish that cannot be met, such as an address that
-//! nobody has reserved or a pool that is not there or not reached, changes nothing that taking it back would not undo. So what is made for
-//! such a wish is to be kept only once it serves.
+//! A floating IP that is replaced is deleted only when its replacement is attached. A request that cannot be met, such as for an address
+//! that is not reserved, or for a missing or unreachable pool, can therefore be taken back without loss. For the same reason a new floating
+//! IP is only marked as kept once it is attached.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -24,7 +24,7 @@ use crate::{
     step::{Part, Step},
 };
 
-/// The steps until the load balancer has its floating IP, or none. `there`: `None` if it is not made yet.
+/// The steps until the load balancer has its floating IP, or none. `there`: `None` if the load balancer does not exist yet.
 pub(super) fn changes(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
@@ -52,7 +52,7 @@ pub(super) fn changes(
         None => is_from(one, &desired.spec.address_pool),
     };
     let mut used = None;
-    // In the order of their IDs: the same before and after they are detached.
+    // Ordered by ID: the order is the same before and after they are detached.
     let mut spare: BTreeMap<&str, &FloatingIp> = BTreeMap::new();
     if let Some(public) = &wanted.public {
         if let Some(kept) = attached.iter().find(fits) {
@@ -72,7 +72,7 @@ pub(super) fn changes(
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
         }
     } else {
-        // Of one that was there before its owner they are the person's who made it.
+        // On an adopted load balancer, other floating IPs belong to the user that created it.
         let adopts = wanted.tags.contains(&ownership::adopted());
         let goes = attached.iter().filter(|one| !adopts || is_of(one, &desired.key));
         steps.extend(goes.map(|one| release(one, &desired.key)));
@@ -83,8 +83,8 @@ pub(super) fn changes(
     Ok(steps)
 }
 
-/// Of several that lead nowhere, the one that leads there best comes first: from the very pool; else from where it would be made; else the
-/// older one, which may have served before. A younger one may be left of a wish that could not be met.
+/// Ranks unattached floating IPs, best first: from the same pool; else from the network of new ones; else the older one, which may have
+/// served before. A younger one may be left from a request that could not be met.
 fn rank(
     one: &FloatingIp,
     desired: &DesiredLoadBalancer,
@@ -95,24 +95,24 @@ fn rank(
     (made_from != desired.spec.address_pool, elsewhere, one.created_at.clone(), one.id.clone())
 }
 
-/// The floating IP that shall lead to a load balancer next.
+/// The floating IP that is to be attached next.
 struct Next<'a> {
-    /// One that is ours and leads nowhere.
+    /// An unattached one that this owner already has.
     own: Option<&'a FloatingIp>,
-    /// One that is asked for, whoever reserved it.
+    /// The requested address, no matter which client reserved it.
     address: Option<IpAddr>,
-    /// Ours from before, which it takes the place of.
+    /// The owner's former floating IP, which is replaced.
     former: Option<&'a FloatingIp>,
     public: &'a Public,
-    /// What it says of itself in the end.
+    /// Its final description.
     description: &'a Description,
     retention: AddressRetention,
     claim: Claim,
 }
 
 impl Next<'_> {
-    /// The steps until it leads there. A port has one: those that are at it make room, and stay in the project. What may be refused
-    /// comes before that.
+    /// The steps until it is attached. A port has one floating IP: present ones are detached, and stay in the project. Steps that the cloud
+    /// may refuse come before that.
     fn steps(&self, attached: &[&FloatingIp], target: Option<Target>) -> Result<Vec<Step>, VendorError> {
         let (mut reserve, mut for_reserved, mut describes) = (None, None, None);
         let attach = match (self.own, self.address) {
@@ -136,7 +136,7 @@ impl Next<'_> {
                     network_id: one.floating_network_id.clone(),
                     description: description.clone(),
                 });
-                // Should it never serve, nobody wants to keep it.
+                // Not kept if it is never attached.
                 let new = self.made(&self.description.clone().not_kept())?;
                 reserve = Some(Step::ReserveFloatingIp { new, former });
                 describes = self.description.keep.then_some(Step::DescribeFloatingIp {
@@ -169,13 +169,13 @@ fn is_full(desired: &DesiredLoadBalancer, site: &Site<'_>) -> bool {
     site.kept.is_full(&desired.key, &desired.owner, site.options.most_kept())
 }
 
-/// Why the address will not be kept: the namespace has as many as it may have. All else is done.
+/// Why the address will not be kept: the namespace already keeps the maximum. Everything else is done.
 pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option<VendorError> {
     let field = "spec.address_retention";
     let refusal = || {
         let text = format!(
-            "{field}: namespace {} keeps as many addresses as it may: delete one that is of no use any more, or start the adapter with a \
-             larger --kept-addresses-per-namespace",
+            "{field}: namespace {} already keeps its maximum number of addresses: delete one that is \
+             no longer needed, or start the adapter with a larger --kept-addresses-per-namespace",
             desired.owner.namespace
         );
         VendorError::new(Fault::Invalid, text).in_field(field)
@@ -183,8 +183,7 @@ pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option
     (keeps(desired) && is_full(desired, site)).then(refusal)
 }
 
-/// Why the Service does not get the address that it asks for: the load balancer was there before the Service, with an address that a person
-/// gave it.
+/// Why the Service does not get the requested address: the load balancer was adopted, with an address that its creator assigned.
 pub(super) fn stays_with_person(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
@@ -197,7 +196,7 @@ pub(super) fn stays_with_person(
     let field = "spec.requested_addresses";
     let refusal = || {
         let text = format!(
-            "{field}: load balancer {} was there before the Service, and has the floating IP {}: ask for this one, or detach it",
+            "{field}: load balancer {} was adopted with the floating IP {}: request this one, or detach it",
             balancer.id, here.floating_ip_address
         );
         VendorError::new(Fault::Invalid, text).in_field(field)
@@ -205,7 +204,7 @@ pub(super) fn stays_with_person(
     (wanted.tags.contains(&ownership::adopted()) && another).then(refusal)
 }
 
-/// What becomes of the floating IPs of a load balancer that goes: ours go with it, unless they are kept.
+/// The steps for the floating IPs of a load balancer that is deleted: the owner's are deleted too, unless they are kept.
 pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;
     let port = balancer.as_ref().and_then(|balancer| balancer.vip_port_id.as_deref());
@@ -217,7 +216,7 @@ pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     floating_ips.iter().filter(goes).map(dismiss).collect()
 }
 
-/// The same for one without our tags: those that the Go cloud controller manager made for it.
+/// The steps for a load balancer without owner tags: floating IPs that the former cloud controller manager created for it.
 pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;
     let Some(balancer) = balancer.as_ref().filter(|_| observed.summary.key.is_none()) else {
@@ -234,7 +233,7 @@ pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step>
     floating_ips.iter().filter(goes).map(delete).collect()
 }
 
-/// Where packets of IPv4 come in.
+/// The port and address for IPv4 packets.
 fn target(balancer: &Balancer) -> Option<Target> {
     let port_id = balancer.vip_port_id.clone()?;
     Some(Target { port_id, address: ipv4(balancer)? })
@@ -246,18 +245,19 @@ pub(crate) fn ipv4(balancer: &Balancer) -> Option<IpAddr> {
     balancer.vip_address.into_iter().chain(additional).find(IpAddr::is_ipv4)
 }
 
-/// One that the Go cloud controller manager made becomes ours before anything else becomes of it: it would be nobody's otherwise.
+/// A floating IP of the former cloud controller manager gets a record of its owner before anything else changes, because its owner would be
+/// unknown otherwise.
 fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Option<Step>), VendorError> {
     if !Description::is_of_go(&one.description) {
         return Ok((one.clone(), None));
     }
-    // Nobody knows what it was made from.
+    // The pool that it was created from is not known.
     let description = wanted.clone().made_from(String::new()).write()?;
     let taken = FloatingIp { description: description.clone(), ..one.clone() };
     Ok((taken, Some(described(one, description))))
 }
 
-/// Updates whether the address is kept. A person's address does not change. An address that an earlier Service of this name kept stays kept
+/// Updates whether the address is kept. A user's address does not change. An address that an earlier Service of this name kept stays kept
 /// until the Service sets `on-delete: delete`.
 fn describe(
     one: &FloatingIp,
@@ -267,16 +267,17 @@ fn describe(
     let ours = Description::read(&one.description).filter(|there| there.key() == wanted.key());
     let Some(there) = ours.filter(|there| there.keep != wanted.keep) else { return Ok(None) };
     let came_back = there.keep && there.asked.is_some();
-    // It was there before, and is not for this Service to keep or delete.
+    // It was reserved by a user, so that this Service can neither keep nor delete it.
     if there.asked.is_some() && !(came_back && retention == AddressRetention::Release) {
         return Ok(None);
     }
-    // What it was made from does not change.
+    // The pool that it was created from does not change.
     let description = wanted.clone().made_from(there.pool).write()?;
     Ok(Some(described(one, description)))
 }
 
-/// Of one that leads here and bears no record: whose it is, so that it stays this one's while the load balancer is recreated.
+/// Records the owner of an attached floating IP without a record, so that it stays reserved for this owner while the load balancer is
+/// recreated.
 fn record(one: &FloatingIp, desired: &DesiredLoadBalancer) -> Result<Option<Step>, VendorError> {
     if Description::read(&one.description).is_some() {
         return Ok(None);
@@ -285,7 +286,8 @@ fn record(one: &FloatingIp, desired: &DesiredLoadBalancer) -> Result<Option<Step
     Ok(Some(described(one, claimed.write()?)))
 }
 
-/// What becomes of one that is ours and not needed any more: one that was there before says what it said then, any other is deleted.
+/// The step for an owned floating IP that is no longer needed: if a user reserved it, its earlier description is restored; otherwise it is
+/// deleted.
 pub(super) fn dismiss(one: &FloatingIp) -> Step {
     match Description::read(&one.description).and_then(|there| there.asked) {
         Some(before) => described(one, before),
@@ -298,7 +300,7 @@ pub(super) fn described(one: &FloatingIp, description: String) -> Step {
     Step::DescribeFloatingIp { id, address, description }
 }
 
-/// Of one that is there: ours goes, a kept or given one stays in the project.
+/// The step for an attached floating IP: the owner's is deleted; one that is kept or reserved by a user stays in the project.
 fn release(one: &FloatingIp, key: &LoadBalancerKey) -> Step {
     let was_there = Description::read(&one.description).is_some_and(|there| there.asked.is_some());
     if is_of(one, key) && !is_kept(one) && !was_there {
@@ -315,7 +317,7 @@ pub(super) fn delete(one: &FloatingIp) -> Step {
     Step::DeleteFloatingIp { id: one.id.clone(), address: one.floating_ip_address }
 }
 
-/// Those of a key that lead nowhere, and that nobody wants to keep.
+/// Unattached floating IPs of a key that are not kept.
 pub(super) fn of_no_use<'a>(
     all: &'a [FloatingIp],
     key: &'a LoadBalancerKey,
@@ -327,10 +329,10 @@ pub(super) fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
     Description::read(&one.description).is_some_and(|there| there.key() == *key)
 }
 
-/// Whether it can be from this pool: one that is from another by its description is not, whoever said so.
+/// Whether it can be from this pool: its record must not name another pool.
 fn is_from(one: &FloatingIp, pool: &str) -> bool {
     let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
-    // A network has two names: the other one is looked up where nothing else is known.
+    // A network can be named by name or ID: the other form is looked up only if nothing else is known.
     pool.is_empty() || made_from.is_empty() || made_from == pool || one.floating_network_id == pool
 }
 

@@ -1,7 +1,7 @@
-//! What is missing until a load balancer reaches its nodes, where they are behind security groups. Pure.
+//! Computes the steps by which a load balancer gets access to nodes behind security groups. Pure.
 //!
-//! It comes after a new load balancer, whose subnet is known then, and is taken away before it: as long as it is there, it tells whose the
-//! rules are, and who was interrupted goes on.
+//! Access is granted after a new load balancer is created, when its subnet is known, and revoked before it is deleted: while the load
+//! balancer exists, it identifies the owner of the rules, so that an interrupted process can continue.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,18 +22,18 @@ use crate::{
     step::Step,
 };
 
-/// What stands between a load balancer and its nodes. Of a shared one each that uses it counts as one.
+/// The access of a load balancer to its nodes. Each user of a shared load balancer has its own.
 pub(super) struct NodeAccess {
-    /// Comes before members and listeners: who is sent to a node gets through. `None`: nothing is missing.
+    /// Comes before members and listeners, so that traffic to a new member gets through. `None`: nothing is missing.
     pub(super) opening: Option<Step>,
-    /// Comes after them. `None`: it has nothing that it does not need.
+    /// Comes after them. `None`: there is no access that it does not need.
     pub(super) closing: Option<Step>,
-    /// Why it does not reach all nodes, whatever is done. It comes last: nothing else is held up.
+    /// Why it cannot get access to all nodes. Returned last, so that nothing else is delayed.
     pub(super) refusal: Option<VendorError>,
 }
 
 impl NodeAccess {
-    /// Nothing is missing where nobody looks after it.
+    /// Nothing is missing if security groups are not managed.
     pub(super) fn plan(
         desired: &DesiredLoadBalancer,
         wanted: &Wanted,
@@ -54,7 +54,7 @@ impl NodeAccess {
                 || rules.known.iter().any(|rule| rule.is(there))
                 || guards.is_needed(there, (cluster_id, user))
         };
-        // What a load balancer has left which is gone makes room: it would not go with this one.
+        // Rules of deleted load balancers are removed first, because they would stay when this one is deleted.
         let left: Vec<&SecurityRule> =
             there.iter().filter(|rule| guards.is_left(rule) && !is_needed(rule)).collect();
         let of_no_use = there.iter().filter(|rule| rule.is_of(user) && !is_needed(rule));
@@ -64,7 +64,7 @@ impl NodeAccess {
         let machines = desired.backends.iter().filter_map(|one| one.provider_id.rsplit('/').next());
         let ports: BTreeSet<&str> =
             machines.flat_map(|machine| guards.outside(machine, &addresses, group)).collect();
-        // Without a rule the group would let nothing in.
+        // Without a rule the group would grant no access.
         let is_useful = !rules.known.is_empty() || !rules.unasked.is_empty();
         let ports: BTreeSet<&str> = ports.into_iter().filter(|_| is_useful).collect();
         let nothing = complete && rules.unasked.is_empty() && left.is_empty() && ports.is_empty();
@@ -85,8 +85,10 @@ impl NodeAccess {
 
 fn hidden(subnet: &str) -> VendorError {
     let field = "spec.subnets";
-    let text =
-        format!("{field}: nobody shows this project subnet {subnet}, from which its nodes would be reached");
+    let text = format!(
+        "{field}: subnet {subnet}, from which the load balancer reaches its nodes, is not \
+         visible to this project"
+    );
     VendorError::new(Fault::Invalid, text).in_field(field)
 }
 
@@ -95,7 +97,7 @@ fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Ste
     (!closing.rules.is_empty()).then_some(Step::CloseNodes(closing))
 }
 
-/// The step that takes away what a load balancer needed, which may be gone; `None` if nothing of it is there.
+/// The step that revokes the access of a load balancer, which may be gone; `None` if no rule is left.
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Step> {
     let (guards, key) = (guards?, observed.summary.key.as_ref()?);
     let cluster_id = &key.cluster_id;
@@ -116,7 +118,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     (!closing.rules.is_empty() || is_last).then_some(Step::CloseNodes(closing))
 }
 
-/// A member that is there keeps its subnet, whatever is configured now.
+/// An existing member keeps its subnet, whatever is configured now.
 fn needs(wanted: &Wanted, (balancer, tree): (&Balancer, &Detail), site: &Site<'_>) -> Needs {
     let there = tree.pools.iter().filter_map(|pool| pool.members.as_ref()).flat_map(|all| all.iter());
     let there: BTreeMap<(IpAddr, u16), &Member> =

@@ -1,4 +1,4 @@
-//! What is missing in a pool. Pure.
+//! Computes the changes of a pool. Pure.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -12,10 +12,10 @@ use crate::{
     step::{Part, Port, Step},
 };
 
-/// Seconds that Octavia sets for UDP and SCTP where nobody says; it is no difference.
+/// In seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.
 type Timeout = Option<u32>;
 
-/// A pool with all that is in it, for a load balancer that is made at once.
+/// A pool with members and monitor, for a load balancer that is created in one call.
 pub(super) fn whole((port, wanted): (Port, &WantedPool), tags: Vec<String>) -> NewPool {
     NewPool {
         healthmonitor: wanted.monitor.clone(),
@@ -24,7 +24,7 @@ pub(super) fn whole((port, wanted): (Port, &WantedPool), tags: Vec<String>) -> N
     }
 }
 
-/// The steps that make a pool, and fill it.
+/// The steps that create a pool and fill it.
 pub(super) fn create_pool(
     balancer: Part,
     (port, wanted): (Port, &WantedPool),
@@ -37,7 +37,7 @@ pub(super) fn create_pool(
     steps
 }
 
-/// The steps that change a pool. Its protocol fits. `tags`: others for it, if any.
+/// The steps that change a pool, which has the right protocol. `tags`: new tags, if they change.
 pub(super) fn pool_changes(tree: &PoolTree, wanted: &WantedPool, tags: Option<Vec<String>>) -> Vec<Step> {
     let (id, name) = (&tree.pool.id, &tree.pool.name);
     let mut steps: Vec<Step> =
@@ -67,9 +67,9 @@ fn bare(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPool {
     }
 }
 
-/// One write: what joins or has another weight, or the whole set where some leave. `there`: `None` if nobody knows.
+/// One write: only new members and changed weights, or the whole set if members are removed. `there`: `None` if the members are not known.
 ///
-/// That the subnet of a member is another one is no difference: it never changes.
+/// A different subnet of a member does not count as a difference, because it is immutable.
 fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &WantedPool) -> Option<Step> {
     let name = name.to_owned();
     let all = || wanted.members.values().cloned().collect();
@@ -80,7 +80,7 @@ fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &
         return Some(Step::SetMembers { pool, name, members: all() });
     }
     let same = |there: &&Member, wanted: &NewMember| {
-        // It may be written out that a member's own port is probed.
+        // The monitor port may be set to the member's own port.
         let probed = there.monitor_port.filter(|port| *port != there.protocol_port);
         there.weight == Some(wanted.weight) && probed == wanted.monitor_port
     };
@@ -108,7 +108,7 @@ fn persistence(
     }
 }
 
-/// Of another type it must be made anew: a pool has one at most.
+/// The type of a monitor is immutable, and a pool has at most one: it is recreated.
 fn monitor_change(
     (id, name): (&str, &str),
     there: Option<&Monitor>,

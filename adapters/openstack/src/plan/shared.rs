@@ -1,7 +1,8 @@
 //! Load balancers that several Services use. Pure.
 //!
-//! Everybody has listeners and pools of their own there, and leaves the others'. Who owns it has all else: addresses, floating IP, name.
-//! As long as others use it, its owner leaves it and does not delete it; who goes last takes it along, if it was anybody's.
+//! Each Service that uses a load balancer, its user, has its own listeners and pools there, and leaves those of others. The owner has
+//! everything else: addresses, floating IP, name. While others use the load balancer, its owner leaves it and does not delete it; the last
+//! user deletes it, provided that it had an owner.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,30 +23,30 @@ use crate::{
     step::{Port, Step},
 };
 
-/// What Octavia says of what it works on begins so.
+/// Prefix of Octavia's statuses of objects that are being changed.
 pub(super) const PENDING: &str = "PENDING_";
 
-/// How a key stands to a load balancer that is there.
+/// The relation of a key to an existing load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// All that nobody else has on it is its own.
+    /// Owns everything that does not belong to another user.
     Owner,
-    /// Its own parts alone are.
+    /// Owns only its parts.
     Sharer,
 }
 
-/// What becomes of listeners that bear no owner's mark.
+/// What happens to listeners without an owner tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unmarked {
-    /// The load balancer's owner takes over those on ports that it wants: it was made for this owner alone.
+    /// The owner of the load balancer takes over those on ports that it needs: the load balancer was created for this owner alone.
     TakenOver,
-    /// They are of the person who made them, and their ports are taken.
+    /// They belong to the user that created them, and their ports are taken.
     Stay,
 }
 
 impl Role {
     /// # Errors
-    /// [`Fault::Immutable`] if it shall have another one than it has.
+    /// Returns [`Fault::Immutable`] if a load balancer other than the current one is requested.
     pub(super) fn of(desired: &DesiredLoadBalancer, there: &Balancer) -> Result<Self, VendorError> {
         let (key, wanted) = (&desired.key, desired.shares());
         let shares = ownership::sharers(&there.tags).iter().any(|user| user.key == *key);
@@ -57,25 +58,26 @@ impl Role {
         };
         if !fits && (owns || shares) {
             let field = "spec.load_balancer_id";
-            // What it owns it keeps without an ID, too.
+            // The owner may also leave out the ID.
             let none = if owns { ", or none" } else { "" };
             let text = format!(
-                "{field}: cannot change while the Service has load balancer {}: write this ID{none}; for another load balancer delete the \
-                 Service, and create it anew",
+                "{field}: cannot change while the Service has load balancer {}: set this ID{none}; \
+                 to use another load balancer, delete the Service and create it again",
                 there.id
             );
             return Err(VendorError::new(Fault::Immutable, text).in_field(field));
         }
-        // What was made for it before is its own, whoever else uses it.
+        // A load balancer that the former cloud controller manager created for it belongs to it, even if others use it.
         let made = owner.is_none() && GoNames::of(&desired.heir()).made(&there.name);
         Ok(if owns || wanted.is_none() || (made && !shares) { Self::Owner } else { Self::Sharer })
     }
 }
 
-/// The same for the families that the load balancer has.
+/// Returns the desired state with only the IP families that the load balancer has.
 ///
 /// # Errors
-/// [`Fault::Invalid`] if it is not what is asked for: then something else would be served than the Service says.
+/// Returns [`Fault::Invalid`] if the load balancer does not match the request, because the Service would then describe something else than
+/// it gets.
 pub(super) fn narrowed(
     desired: &DesiredLoadBalancer,
     (there, tree): (&Balancer, &Detail),
@@ -91,7 +93,7 @@ pub(super) fn narrowed(
     let mut families: Vec<IpFamily> = spec.ip_families().collect();
     if !vips.is_empty() {
         if !families.first().is_some_and(has) {
-            return Err(invalid("spec.ip_families", "has no address of the first family".to_owned()));
+            return Err(invalid("spec.ip_families", "has no address of the first IP family".to_owned()));
         }
         families.retain(has);
     }
@@ -101,10 +103,7 @@ pub(super) fn narrowed(
     if spec.scheme() == Scheme::Internal
         && (!public.is_empty() || ownership::expects_floating_ip(&there.tags))
     {
-        return Err(invalid(
-            "spec.scheme",
-            "has a floating IP, and the Service shall be internal".to_owned(),
-        ));
+        return Err(invalid("spec.scheme", "has a floating IP, but the Service is internal".to_owned()));
     }
     for (at, text) in spec.requested_addresses.iter().enumerate() {
         let asked: Option<IpAddr> = text.parse().ok();
@@ -118,9 +117,9 @@ pub(super) fn narrowed(
     Ok(narrowed)
 }
 
-/// Takes the ports off what is wanted that another user has: each is refused alone, and all else is done.
+/// Removes ports that another user has from the desired state: each is refused individually, and everything else is done.
 ///
-/// Answers the refusal, [`Fault::Invalid`], with the ports and whose they are.
+/// Returns the error, [`Fault::Invalid`], with the ports and their users.
 pub(super) fn leave_taken_ports(
     desired: &DesiredLoadBalancer,
     unmarked: Unmarked,
@@ -146,7 +145,7 @@ pub(super) fn leave_taken_ports(
     (!texts.is_empty()).then_some(refusal)
 }
 
-/// Who has a listener that this one may not have.
+/// The user of a listener that is not available to this owner.
 fn taken_by(
     desired: &DesiredLoadBalancer,
     unmarked: Unmarked,
@@ -179,13 +178,13 @@ fn transport(protocol: i32) -> &'static str {
     }
 }
 
-/// What takes one off a load balancer that others use. `None`: nobody else does, or it is none.
+/// The steps that remove a user from a load balancer that others use. `None`: there are no others, or no user.
 pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Vec<Step>> {
     let balancer = observed.detail.balancer.as_ref()?;
     let key = observed.summary.key.as_ref();
     let user = user(balancer, key);
     let shares = user.as_ref().is_some_and(|user| user.shares);
-    // One that was made for nobody of ours stays; and what goes with its owner's namespace is for that one to delete.
+    // Without an owner, the load balancer stays; and a guest leaves the deletion to Services of the owner's namespace.
     let is_guest =
         user.as_ref().is_some_and(|user| ownership::is_guest(&balancer.name, &balancer.tags, user));
     let stays = shares && (is_guest || !ownership::is_given_up(&balancer.tags));
@@ -211,32 +210,33 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     Some(steps)
 }
 
-/// What keeps Services of other namespaces from changes to one that goes though they use it: the deletion would wait for each of them.
+/// The step that keeps guests from changing a load balancer that is to be deleted although they use it: the deletion would wait for each
+/// change.
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
-    // Octavia changes no tags of one that broke.
+    // Octavia does not change tags of a load balancer in ERROR.
     let balancer = observed.detail.balancer.as_ref().filter(|one| one.provisioning_status == ACTIVE)?;
     let owner = user(balancer, observed.summary.key.as_ref()).filter(|user| !user.shares)?;
     let shared = ownership::is_used_by_others(&balancer.name, &balancer.tags, Some(&owner.key));
     shared.then(|| Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: Some(owner.key) })
 }
 
-/// Refuses changes to such a one.
+/// Refuses changes by a guest to a load balancer that is to be deleted.
 ///
 /// # Errors
-/// [`Fault::Invalid`].
+/// Returns [`Fault::Invalid`] in this case.
 pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
     if !ownership::is_closed(&there.name, &there.tags) {
         return Ok(());
     }
     let field = "spec.load_balancer_id";
     let text = format!(
-        "{field}: load balancer {} goes, because its owner has done with it: use another one",
+        "{field}: load balancer {} is going to be deleted, because its owner no longer needs it: use another one",
         there.id
     );
     Err(VendorError::new(Fault::Invalid, text).in_field(field))
 }
 
-/// The steps that delete listeners and pools by name and tags. A pool that a listener of others has stays.
+/// The steps that delete listeners and pools by name and tags. A pool that a listener of another user needs stays.
 pub(super) fn own_parts(
     observed: &LoadBalancerRecord<Detail>,
     is_own: impl Fn(&str, &[String]) -> bool,
@@ -256,8 +256,8 @@ pub(super) fn own_parts(
     steps
 }
 
-/// Addresses that its owner has left with it, or that were not taken over yet, become the last one's of the owner's namespace: should it go and
-/// they not, that one's deletion finds them.
+/// The steps that pass addresses left by the owner, or without a record, to the last user from the owner's namespace: if the load balancer
+/// is deleted and an address is not, the deletion of that user finds the address.
 pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
         return Vec::new();
@@ -268,9 +268,9 @@ pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     others.filter_map(|ip| entrusted(ip, &user)).collect()
 }
 
-/// The other way round: somebody has come to it after one that goes had taken them over as the last one.
+/// The reverse: another owner has started to use the load balancer after the leaving one got these addresses as its last user.
 ///
-/// They are the owner's again, though it has done with them, and where there is none another's that stays.
+/// They are returned to the owner, even if it no longer needs the load balancer, and without an owner to a user that stays.
 fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: &User) -> Vec<Step> {
     let owner = ownership::owner(&balancer.tags).filter(|(key, _)| !key.owner_uid.is_empty());
     let owner = owner.map(|(key, owner)| User { key, owner, go: String::new(), shares: false });
@@ -288,15 +288,15 @@ fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: 
     taken.filter_map(|ip| entrusted(ip, &heir)).collect()
 }
 
-/// Says of a floating IP that it is this one's from now on.
+/// Records another owner of a floating IP.
 fn entrusted(ip: &FloatingIp, to: &User) -> Option<Step> {
     let description = Description::read(&ip.description).unwrap_or_default();
     let description = description.of_another(&to.key, &to.owner).write().ok()?;
     Some(floating_ips::described(ip, description))
 }
 
-/// Floating IPs that lead to a load balancer and go with it though they are not the key's by their description: its former owner's, and
-/// those that the Go cloud controller manager made for what it made. Without any key they go first, and are not told here.
+/// Attached floating IPs that are deleted with the load balancer although their records do not name the key: those of its former owner, and
+/// those of the former cloud controller manager. Empty for a load balancer without a key, whose floating IPs are deleted first.
 pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iterator<Item = &FloatingIp> {
     let balancer = observed.detail.balancer.as_ref().filter(|_| observed.summary.key.is_some());
     let given_up = balancer.filter(|one| ownership::is_given_up(&one.tags));
@@ -312,12 +312,12 @@ pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iter
     })
 }
 
-/// Who uses a load balancer under this key.
+/// The user of a load balancer with this key.
 pub(super) fn user(balancer: &Balancer, key: Option<&LoadBalancerKey>) -> Option<User> {
     ownership::users(&balancer.tags).into_iter().find(|user| Some(&user.key) == key)
 }
 
-/// How what this key has on a load balancer is called in security groups.
+/// The ID of this key's share of a load balancer in the rules of security groups.
 pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) -> String {
     match role {
         Role::Owner => balancer.id.clone(),
@@ -325,13 +325,13 @@ pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) ->
     }
 }
 
-/// The steps that delete a load balancer with all its parts, and the floating IPs that go with it after it.
+/// The step that deletes a load balancer with all its parts.
 pub(super) fn deletion(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer) -> Step {
     let seen = observed.detail.listeners.iter().map(|listener| listener.id.clone()).collect();
     Step::DeleteLoadBalancer { id: balancer.id.clone(), whose: observed.summary.key.clone(), seen }
 }
 
-/// Those that the last one deletes after the load balancer.
+/// The floating IPs that the last user deletes after the load balancer.
 pub(super) fn last_addresses(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let is_own =
         |ip: &FloatingIp| observed.summary.key.as_ref().is_some_and(|key| floating_ips::is_of(ip, key));

@@ -1,4 +1,5 @@
-//! Plans, carried out on a small cloud in memory, one first step after the other: what is foretold must come true, and settle.
+//! Plans, executed on a small cloud in memory, always the first step of a new plan: the writes must be those of the first plan, and
+//! converge.
 
 mod adopted;
 mod bench;
@@ -34,7 +35,7 @@ use crate::{
     step::Step,
 };
 
-/// How the Go cloud controller manager calls the load balancer of `shop/web`.
+/// Name of the load balancer that the former cloud controller manager gives to `shop/web`.
 const GO: &str = "kube_service_prod_shop_web";
 
 fn tcp(port: u32) -> contract::Listener {
@@ -70,7 +71,7 @@ fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     })
 }
 
-/// The same with a floating IP.
+/// The same load balancer with a floating IP.
 fn public(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     with(web(listeners), |spec| spec.scheme = load_balancer_spec::Scheme::Internet.into())
 }
@@ -84,7 +85,7 @@ fn backend(n: u8) -> Backend {
     }
 }
 
-/// As the runtime does: the hash follows the specification.
+/// As in the runtime, the hash depends on the specification.
 fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
     desired.hash = format!("1-{}", ownership::digest(&[&format!("{:?}", desired.spec)]));
     desired
@@ -126,7 +127,7 @@ fn addresses(record: &Record) -> Vec<String> {
 }
 
 #[test]
-fn a_new_load_balancer_costs_one_write_however_many_ports() {
+fn new_load_balancer_costs_one_write() {
     let mut bench = Bench::new();
     let desired = web([tcp(80), tcp(443), udp(53)]);
     let (record, writes) = bench.settled(&desired);
@@ -138,7 +139,7 @@ fn a_new_load_balancer_costs_one_write_however_many_ports() {
 }
 
 #[test]
-fn part_by_part_it_is_complete_with_the_last_write_only() {
+fn part_by_part_creation_completes_with_the_last_write() {
     let mut bench = Bench::new();
     bench.options.load_balancer_creation = Creation::PartByPart;
     let desired = web([tcp(80)]);
@@ -158,7 +159,7 @@ fn part_by_part_it_is_complete_with_the_last_write_only() {
 }
 
 #[test]
-fn a_node_that_joins_costs_one_write_a_pool_and_no_tag() {
+fn new_node_costs_one_write_for_each_pool() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80), tcp(443)]);
     bench.settled(&desired);
@@ -173,7 +174,7 @@ fn a_node_that_joins_costs_one_write_a_pool_and_no_tag() {
 }
 
 #[test]
-fn a_draining_backend_gets_no_new_connections() {
+fn draining_backend_gets_weight_zero() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -189,7 +190,7 @@ fn a_draining_backend_gets_no_new_connections() {
 }
 
 #[test]
-fn deletion_is_one_write_and_none_while_it_is_under_way() {
+fn deletion_is_one_write() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80), tcp(443)]));
     set(&mut bench.cloud.balancers, "lb-1", &json!({ "provisioning_status": "PENDING_DELETE" }));

@@ -1,4 +1,4 @@
-//! What a load balancer shall be, in Octavia's words and its limits. Pure.
+//! Translates the desired state of a load balancer to Octavia's terms and limits. Pure.
 
 mod checks;
 mod members;
@@ -28,10 +28,10 @@ use crate::{
     step::{Port, Transport},
 };
 
-/// Milliseconds, where nobody says. Octavia's own defaults.
+/// Default timeouts in milliseconds, the same as Octavia's.
 const SILENCE: u32 = 50_000;
 const CONNECT: u32 = 5_000;
-/// Connections, where nobody says.
+/// Default connection limit.
 const UNLIMITED: i64 = -1;
 
 /// A load balancer.
@@ -41,7 +41,7 @@ pub(super) struct Wanted {
     /// `None`: no floating IP.
     pub(super) public: Option<Public>,
     pub(super) parameters: Parameters,
-    /// Without hash and writer.
+    /// Without hash and fence.
     pub(super) tags: Tags,
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
@@ -49,9 +49,9 @@ pub(super) struct Wanted {
 /// A floating IP.
 #[derive(Clone, Debug)]
 pub(super) struct Public {
-    /// `None`: any.
+    /// `None`: any address.
     pub(super) address: Option<IpAddr>,
-    /// What the Service calls the network, or a subnet of it. Then the network is not known yet.
+    /// Name or ID of the network, or of a subnet of it, as in the Service. Then `network` is not known yet.
     pub(super) pool: Option<String>,
     pub(super) network: Option<String>,
     pub(super) subnet: Option<String>,
@@ -79,7 +79,7 @@ impl Wanted {
     /// Translates a desired state.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
+    /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
     pub(super) fn read(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         let parameters = Parameters::read(&spec.parameters)?;
@@ -91,10 +91,10 @@ impl Wanted {
         Ok(Self { vip, public, parameters, tags, ports })
     }
 
-    /// Translates what one wants of a load balancer that it shares: ports alone.
+    /// Translates the desired state of a share of a load balancer: only its ports.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Returns the same errors as [`Self::read`].
     pub(super) fn shared(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let parameters = Parameters::read(&desired.spec.parameters)?;
         let ports = ports(desired, &parameters, site)?;
@@ -112,7 +112,7 @@ fn ports(
     listeners.map(|(at, listener)| all.port(listener).map_err(|error| within(at, error))).collect()
 }
 
-/// IPv6 addresses are public as they are.
+/// IPv6 addresses are public without a floating IP.
 fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Site<'_>) -> Option<Public> {
     if spec.scheme() == Scheme::Internal || !spec.ip_families().any(|one| one == contract::IpFamily::Ipv4) {
         return None;
@@ -122,7 +122,7 @@ fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Sit
     let address = asked.into_iter().find(IpAddr::is_ipv4);
     let subnet = parameters.floating_subnet.as_ref();
     if !spec.address_pool.is_empty() {
-        // A subnet of the options need not be of the network that is named here.
+        // The configured subnet may be in another network than the pool.
         let pool = Some(spec.address_pool.clone());
         return Some(Public { address, pool, network: None, subnet: subnet.cloned() });
     }
@@ -130,14 +130,14 @@ fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Sit
     Some(Public { address, pool: None, network: options.floating_network_id.clone(), subnet })
 }
 
-/// What all ports share.
+/// Settings that all ports share.
 struct Ports<'a> {
     parameters: &'a Parameters,
     site: &'a Site<'a>,
     allowed: Vec<IpNet>,
     affinity: Option<&'a contract::SessionAffinity>,
     check: contract::HealthCheck,
-    /// Whether any of them speaks TCP.
+    /// Whether any port uses TCP.
     has_tcp: bool,
     hosts: Hosts,
 }
@@ -184,10 +184,10 @@ impl<'a> Ports<'a> {
         Ok((port, WantedPort { protocol, settings: self.settings(protocol, listener)?, pool }))
     }
 
-    /// The monitor of a port's pool, and the port that it probes if it is not the member's own.
+    /// The monitor of a port's pool, and the port that it probes unless it is the member's own.
     ///
-    /// An old Octavia probes UDP at the member's own port only, by a packet. That does where a TCP port of the Service would be probed for
-    /// all. It does not where a machine without pods is to be passed over: nothing there answers a packet, and nothing refuses it.
+    /// Old versions of Octavia probe UDP only at the member's own port, by a packet. That suffices if the Service also has a TCP port that
+    /// would be probed for all. It does not suffice to exclude nodes without pods: these neither answer nor refuse a packet.
     fn probe(&self, port: Port) -> Result<(Option<NewMonitor>, Option<u16>), VendorError> {
         let monitor = checks::monitor(&self.check, port)?;
         let by_another = |one: &NewMonitor| port.transport == Transport::Udp && one.kind != checks::OF_UDP;
@@ -207,7 +207,7 @@ impl<'a> Ports<'a> {
             Protocol::Udp => Ok(Transport::Udp),
             Protocol::Sctp if self.site.version >= Version::SCTP => Ok(Transport::Sctp),
             Protocol::Sctp => Err(self.too_old("protocol", Version::SCTP)),
-            Protocol::Unspecified => Err(invalid("protocol", "is unknown: use TCP, UDP or SCTP")),
+            Protocol::Unspecified => Err(invalid("protocol", "unknown protocol: use TCP, UDP or SCTP")),
         }
     }
 
@@ -217,19 +217,18 @@ impl<'a> Ports<'a> {
         listener: &contract::Listener,
     ) -> Result<&'static str, VendorError> {
         let ends_tls = !listener.tls_refs.is_empty();
-        let only_tcp = |field: &str| Err(unsupported(field, "is of TCP ports only"));
+        let only_tcp = |field: &str| Err(unsupported(field, "is only supported for TCP ports"));
         match (transport, listener.application(), ends_tls) {
             (_, Application::Tls, _) => {
-                let text =
-                    "this cloud ends TLS with HTTP in it only: use HTTPS, or PASS and end it in the pods";
+                let text = "this cloud terminates TLS only for HTTP: use HTTPS, or PASS and terminate it in the pods";
                 Err(unsupported("application", text))
             }
             (Transport::Tcp, Application::Https, false) => Err(invalid(
                 "tls_refs",
-                "is empty: HTTPS needs a certificate, by the reference of its container",
+                "is empty: HTTPS needs a certificate, as the reference of its Barbican container",
             )),
             (Transport::Tcp, Application::Http | Application::Pass, true) => {
-                Err(invalid("tls_refs", "ends TLS, which the application does not: use HTTPS"))
+                Err(invalid("tls_refs", "terminates TLS, which the application does not support: use HTTPS"))
             }
             (Transport::Tcp, Application::Unspecified | Application::Https, true) => Ok("TERMINATED_HTTPS"),
             (Transport::Tcp, Application::Http, false) => Ok("HTTP"),
@@ -243,7 +242,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Source: Octavia, which pools a listener may have.
+    /// Source: Octavia, valid combinations of listener and pool protocols.
     fn pool_protocol(
         &self,
         of: &'static str,
@@ -257,7 +256,7 @@ impl<'a> Ports<'a> {
             listener::ProxyProtocol::V2 => return Err(self.too_old(field, Version::PROXY_V2)),
         };
         match (of, proxied) {
-            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud writes it for TCP only")),
+            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud supports it for TCP only")),
             (_, Some(proxied)) => Ok(proxied),
             ("TERMINATED_HTTPS", None) => Ok("HTTP"),
             (plain, None) => Ok(plain),
@@ -277,10 +276,10 @@ impl<'a> Ports<'a> {
             return Ok(asked);
         }
         let words: Vec<&str> = there.iter().map(|(word, _)| *word).collect();
-        Err(unsupported("algorithm", &format!("the provider has {} only", words.join(", "))))
+        Err(unsupported("algorithm", &format!("the provider supports only {}", words.join(", "))))
     }
 
-    /// Of TCP Octavia forgets no client before its table is full, however long a client shall stay.
+    /// For TCP, Octavia forgets a client only when its table is full, regardless of the timeout.
     fn persistence(&self, transport: Transport) -> Result<Option<NewPersistence>, VendorError> {
         let Some(affinity) = self.affinity else { return Ok(None) };
         let persistence_timeout = match transport {
@@ -302,7 +301,7 @@ impl<'a> Ports<'a> {
         if self.site.options.is_ovn() {
             let timeouts = [&idle, &connect, client_timeout, member_timeout, inspect_timeout];
             if timeouts.iter().any(|one| one.is_some()) {
-                return Err(unsupported("idle_timeout", "the provider ovn has no timeouts"));
+                return Err(unsupported("idle_timeout", "the provider ovn does not support timeouts"));
             }
             return Ok(ListenerSettings::default());
         }
@@ -333,7 +332,7 @@ impl<'a> Ports<'a> {
     }
 }
 
-/// Octavia refuses ranges of a family that no address has, and takes none at all for everybody.
+/// Octavia refuses ranges of an IP family that the load balancer does not have, and an empty list allows every client.
 fn allowed(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpNet>, VendorError> {
     let mut ranges = Vec::with_capacity(spec.source_ranges.len());
     for (at, text) in spec.source_ranges.iter().enumerate() {
@@ -346,7 +345,7 @@ fn allowed(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpNet>, VendorError>
         }
     }
     if ranges.is_empty() && !spec.source_ranges.is_empty() {
-        let text = "holds no range of the load balancer's families: nobody could connect";
+        let text = "contains no range of the load balancer's IP families: no client could connect";
         return Err(invalid("spec.source_ranges", text));
     }
     ranges.sort();
@@ -354,7 +353,7 @@ fn allowed(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpNet>, VendorError>
     Ok(ranges)
 }
 
-/// In milliseconds.
+/// Converts a duration to milliseconds.
 fn timeout(field: &str, asked: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
     let Some(asked) = asked else { return Ok(None) };
     let read = Duration::try_from(asked).ok().filter(|one| !one.is_zero()).and_then(within_max);
@@ -363,10 +362,10 @@ fn timeout(field: &str, asked: Option<prost_types::Duration>) -> Result<Option<u
 
 fn port(field: &str, number: u32) -> Result<u16, VendorError> {
     let port = u16::try_from(number).ok().filter(|port| *port > 0);
-    port.ok_or_else(|| invalid(field, format!("{number} is no port: use 1 to 65535")))
+    port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
 }
 
-/// Rounded up: Octavia counts whole seconds, and 0 would be "never".
+/// Rounds up, because Octavia counts whole seconds, and 0 would mean "never".
 fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
     let Some(duration) = duration else { return Ok(None) };
     let whole = duration.seconds.saturating_add((duration.nanos > 0).into());

@@ -1,8 +1,9 @@
-//! Changes routes: reads the ports that they lead to, lets these send for the pods, tells the router, and takes back what no route needs.
+//! Changes routes: reads the ports of the next hops, allows their servers to send from the pod CIDRs, changes the router, and removes
+//! address pairs that no route needs.
 //!
-//! A route that comes is laid when its machine may send for the pods, and the other way round when it goes: a route is never without its
-//! pair. Whoever is interrupted before the router is told finds the route missing, or still there, and does it again; after that a pair
-//! may stay behind a route that is gone, which nobody finds. It drops no packet.
+//! A route is added after its server may send from the pod CIDR, and removed before that permission is: a route always has its address
+//! pair. After an interruption the next reconcile repeats the change; at worst a pair stays behind after its route was removed, which drops
+//! no packet.
 
 use std::collections::BTreeMap;
 
@@ -22,23 +23,23 @@ use crate::{
     client::{self, routers::RouterPorts},
 };
 
-/// Somebody who changes a port twice between our reading and writing it is not waited for.
+/// Attempts to remove address pairs from a port that another client changes between read and write.
 const UNPAIR_TRIES: usize = 2;
 
 type Change = Result<Option<Route>, VendorError>;
-/// What has gone wrong at ports, by ID or by next hop.
+/// Errors of ports, by port ID or by next hop.
 type Failed = BTreeMap<String, VendorError>;
 
 impl OpenStackDriver {
-    /// Carries out changes of routes; one result each, removals first.
+    /// Changes routes and returns one result for each, removals first.
     ///
-    /// Cost: one read for the router and all machines that routes shall lead to, and one more for those that they led to, two if somebody
-    /// changes one of these meanwhile; one write for each port that is told something new, before and after; one write for all that goes, and one for all that comes. Where one of these is refused for a single route,
-    /// and it does not say for which, the halves are sent; what exceeds the router's quota takes one read, which tells how full it is.
-    /// Once, what Neutron can do is read. Without its extension `extraroute-atomic` each of the last two writes is a read and a write.
+    /// Cost: one read for the router and the servers of new routes; one read for the servers of removed routes, two if another client
+    /// changes their ports; one write for each port that changes, before and after; one write for all removals, and one for all additions.
+    /// If Neutron refuses these for an unnamed route, their halves are tried; if the quota is exceeded, one read counts the routes. The
+    /// first call also reads Neutron's extensions. Without `extraroute-atomic` each of the last two writes is a read and a write.
     ///
     /// # Errors
-    /// Those that stand against all changes alike.
+    /// Returns errors that concern all changes alike.
     pub(crate) async fn change_routes(
         &self,
         session: &Session,
@@ -69,7 +70,7 @@ impl OpenStackDriver {
             let port = table.port_at(&route.nexthop);
             port.and_then(|port| failed.get(&port.id)).map_or(Ok(()), |error| Err(error.clone()))
         };
-        // What is laid anew, because its pair was gone, is there all the time.
+        // A route that is removed and added again, because its address pair was missing, stays in place.
         let is_back = |route: &ExtraRoute| add.iter().any(|new| new.is(route));
         let going: Vec<ExtraRoute> = remove.iter().filter(|route| !is_back(route)).cloned().collect();
         let removed = self.remove(session, can, &going).await;
@@ -99,7 +100,7 @@ impl OpenStackDriver {
         Ok(Outcome::Items(results))
     }
 
-    /// What Neutron can do. Cost: one vendor call, the first time.
+    /// Returns Neutron's extensions. Cost: one vendor call, the first time.
     pub(super) async fn can(&self, session: &Session) -> Result<Can, VendorError> {
         if let Some(can) = self.routes.can.get() {
             return Ok(*can);
@@ -109,14 +110,14 @@ impl OpenStackDriver {
         if !has("extraroute") {
             return Err(VendorError::new(
                 Fault::Unsupported,
-                "routes: Neutron has no extension extraroute here",
+                "routes: this Neutron has no extension extraroute",
             ));
         }
         let can = Can { atomic: has("extraroute-atomic"), pairs: has("allowed-address-pairs") };
         Ok(*self.routes.can.get_or_init(|| can))
     }
 
-    /// The router's ports, and those of machines. Cost: one vendor call.
+    /// Lists the ports of the router and of servers. Cost: one vendor call.
     async fn ports(
         &self,
         session: &Session,
@@ -135,7 +136,7 @@ impl OpenStackDriver {
         while let Some(query) = next {
             let page = self.client.list_router_ports(session, RouterPorts::Next(&query), None).await?;
             if page.next.as_ref() == Some(&query) {
-                return Err(VendorError::nonsense("the listing of the ports repeats its page"));
+                return Err(VendorError::nonsense("the listing of the ports returned the same page again"));
             }
             ports.extend(page.items);
             next = page.next;
@@ -143,10 +144,10 @@ impl OpenStackDriver {
         Ok(ports)
     }
 
-    /// Tells ports for which pods their machines send. Cost: one vendor write for each port that is told something new.
+    /// Allows servers to send from the pod CIDRs of new routes. Cost: one vendor write for each port that changes.
     ///
     /// # Errors
-    /// What would stand against the next port, too. No route has been touched.
+    /// Returns an error that would fail the next port, too. No route has been changed.
     async fn pair(
         &self,
         session: &Session,
@@ -158,7 +159,7 @@ impl OpenStackDriver {
             match self.client.replace_pairs(session, change.port, &change.pairs).await {
                 Ok(()) => (),
                 Err(error) if stands(&error) => return Err(unsent(error)),
-                // That the port is gone says nothing of a route.
+                // A missing port does not mean that a route is missing.
                 Err(error) if error.fault == Fault::NotFound => {
                     failed.insert(change.port.id.clone(), VendorError { fault: Fault::Busy, ..error });
                 }
@@ -170,10 +171,10 @@ impl OpenStackDriver {
         Ok(failed)
     }
 
-    /// Takes back for which pods machines send, of routes that are gone. Answers what went wrong, by next hop. What somebody changes
-    /// meanwhile is looked at once more: nobody comes back to it. `near`: the router's ports among them.
+    /// Removes the address pairs of deleted routes, and returns errors by next hop. Retries a port that another client has changed, because
+    /// no later reconcile would. `near`: ports, including the router's own.
     ///
-    /// Cost: one vendor read, two at most, if any route is gone; one write for each port with a pair that no route needs.
+    /// Cost: one or two vendor reads if any route is gone; one write for each port with a pair that no route needs.
     async fn unpair(
         &self,
         session: &Session,
@@ -229,8 +230,8 @@ impl OpenStackDriver {
         failed
     }
 
-    /// Adds routes; one result each. A call is refused as a whole: then its halves are tried, until it is clear which routes are at fault,
-    /// or how many there is room for. `halt`: why nothing is sent.
+    /// Adds routes; one result each. Neutron refuses a call as a whole: then its halves are tried, until it is clear which routes are
+    /// invalid, or how many fit into the quota. `halt`: error with which all remaining routes are refused unsent.
     async fn lay(
         &self,
         session: &Session,
@@ -239,7 +240,7 @@ impl OpenStackDriver {
         mut halt: Option<VendorError>,
     ) -> Vec<Result<(), VendorError>> {
         let mut results = Vec::with_capacity(routes.len());
-        // The next one is the last.
+        // A stack: the last part comes next.
         let mut parts = vec![routes];
         while let Some(part) = parts.pop() {
             let done = match &halt {
@@ -268,7 +269,7 @@ impl OpenStackDriver {
         results
     }
 
-    /// Adds routes at the router. Cost: one vendor write if there are any.
+    /// Adds routes to the router. Cost: one vendor write if there are any.
     async fn add(&self, session: &Session, can: Can, routes: &[ExtraRoute]) -> Result<(), VendorError> {
         if routes.is_empty() {
             return Ok(());
@@ -279,8 +280,8 @@ impl OpenStackDriver {
         self.replace(session, &[], routes).await.map(drop)
     }
 
-    /// Removes routes at the router. Answers those that are left, if there was anything to remove and Neutron says it. Cost: one vendor write
-    /// if there are any.
+    /// Removes routes from the router. Returns the remaining routes, if there was anything to remove and Neutron returns them. Cost: one
+    /// vendor write if there are any.
     async fn remove(
         &self,
         session: &Session,
@@ -296,7 +297,7 @@ impl OpenStackDriver {
         self.replace(session, routes, &[]).await.map(Some)
     }
 
-    /// Replaces all routes, where Neutron cannot change single ones. Cost: one vendor read, and one write if any differs.
+    /// Replaces all routes, for a Neutron that cannot change single routes. Cost: one vendor read, and one write if anything differs.
     async fn replace(
         &self,
         session: &Session,
@@ -313,15 +314,14 @@ impl OpenStackDriver {
         Ok(there.routes)
     }
 
-    /// The same refusal with how many routes there are: Neutron does not say.
+    /// Adds the number of routes to a quota error, because Neutron does not report it.
     async fn full(&self, session: &Session, error: VendorError) -> VendorError {
         let Ok(router) = self.routes.router() else { return error };
         let Ok(there) = self.client.show_router(session, router).await else { return error };
         let count = there.routes.len();
         let message = format!(
-            "{} Router {router} has {count} routes, and there is no room for another: raise the \
-             project's quota router_route (before 2026.2 max_routes in the configuration), which is 30 as it is \
-             delivered",
+            "{} Router {router} has {count} routes, and its quota is exhausted: raise the project's \
+             quota router_route (before 2026.2 max_routes in the configuration), whose default is 30",
             error.message
         );
         VendorError { message, ..error }
@@ -332,12 +332,12 @@ fn told(Addition { route, provider_id }: Addition) -> Route {
     table::told(&route, provider_id, RouteState::Active)
 }
 
-/// Whether the refusal of many may be the fault of a few.
+/// Whether the refusal of several routes may be caused by a few of them.
 fn divides(error: &VendorError) -> bool {
     error.fault == Fault::Quota || error.code.as_deref() == Some("InvalidRoutes")
 }
 
-/// Whether it would stand against the next call as well.
+/// Whether the next call would fail with the same error.
 fn stands(error: &VendorError) -> bool {
     match error.fault {
         Fault::Budget
@@ -358,13 +358,16 @@ fn stands(error: &VendorError) -> bool {
     }
 }
 
-/// Why a machine may send for pods that no route leads to it for.
+/// The error that a server may still send from the CIDR of a removed route.
 fn still_sends(error: VendorError) -> VendorError {
-    let message = format!("the route is gone, and its machine may still send for it: {}", error.message);
+    let message = format!(
+        "the route was removed, but its server may still send from its destination: {}",
+        error.message
+    );
     VendorError { message, ..error }
 }
 
-/// Why a route was not sent: of that there is no doubt.
+/// The error of a route that was not sent: its outcome is known.
 fn unsent(error: VendorError) -> VendorError {
     let fault = if error.fault == Fault::OutcomeUnknown { Fault::Unavailable } else { error.fault };
     VendorError { fault, ..error }

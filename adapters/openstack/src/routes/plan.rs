@@ -1,4 +1,4 @@
-//! What changes at routers and ports. Pure.
+//! Computes the changes of routers and ports. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +8,40 @@ use ipnet::IpNet;
 use super::table::{AddressPair, ExtraRoute, Port, Table};
 use crate::provider_id;
 
-/// What one port is told: the pairs that it shall have.
+/// New address pairs of a port.
 #[derive(Debug)]
 pub(super) struct PairChange<'a> {
     pub(super) port: &'a Port,
     pub(super) pairs: Vec<AddressPair>,
 }
 
-/// A route to lay.
+/// A route to add.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Addition {
     pub(super) route: ExtraRoute,
     pub(super) provider_id: String,
 }
 
-/// The machine that a route shall lead to.
+/// Returns the server that a route is to lead to.
 ///
 /// # Errors
-/// [`Fault::Invalid`] if it is none of this region.
+/// Returns [`Fault::Invalid`] if the provider ID is not of this region.
 pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, VendorError> {
     let provider_id = route.upsert.next_hop.as_ref().map_or("", |hop| &hop.provider_id);
     match provider_id::locate(region, provider_id) {
         Location::Here(server) => Ok(server),
         Location::Elsewhere | Location::Malformed => {
-            let text = format!("{provider_id:?} is no server of region {region}");
+            let text = format!("invalid provider ID {provider_id:?}: it is not a server of region {region}");
             Err(invalid("next_hop.provider_id", &text))
         }
     }
 }
 
-/// A route as the router shall have it. Neutron refuses all routes of a call for one that it cannot reach, and lets an IPv4 network
-/// lead to an IPv6 address: neither is asked for.
+/// Returns the route for the router. Neutron refuses all routes of a call if one next hop is unreachable, and accepts an IPv6 next hop for
+/// an IPv4 network; both are refused here.
 ///
 /// # Errors
-/// [`Fault::Invalid`] with the field.
+/// Returns [`Fault::Invalid`] with the field.
 pub(super) fn addition(
     route: &WantedRoute,
     server: &str,
@@ -53,10 +53,10 @@ pub(super) fn addition(
         .map_err(|error| invalid("key.destination", &format!("{destination:?}: {error}")))?;
     let hop = route.upsert.next_hop.clone().unwrap_or_default();
     if !hop.interface.is_empty() {
-        return Err(invalid("next_hop.interface", "this cloud routes to addresses"));
+        return Err(invalid("next_hop.interface", "this cloud supports only addresses as next hops"));
     }
     let unreached = || {
-        let text = format!("server {server} is not there, or has no port at a subnet of the router");
+        let text = format!("server {server} does not exist, or has no port in a subnet of the router");
         invalid("next_hop.provider_id", &text)
     };
     let addresses = table.addresses_of(server).ok_or_else(unreached)?;
@@ -65,7 +65,7 @@ pub(super) fn addition(
     let Some(address) = addresses.iter().filter(fits).find(is_it) else {
         let wanted = if hop.address.is_empty() { "an address" } else { &hop.address };
         let text = format!(
-            "server {server} does not have {wanted} of the family of {network} at a subnet of the router"
+            "server {server} does not have {wanted} of the family of {network} in a subnet of the router"
         );
         return Err(invalid("next_hop.address", &text));
     };
@@ -73,7 +73,7 @@ pub(super) fn addition(
     Ok(Addition { route, provider_id: hop.provider_id })
 }
 
-/// What ports have to be told so that they let packets of routes pass that come: each once, with all that comes there.
+/// Address pairs that ports need for new routes: one change for each port, for all routes to it.
 pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<PairChange<'a>> {
     let mut ports: BTreeMap<&str, PairChange<'a>> = BTreeMap::new();
     for route in add {
@@ -89,7 +89,7 @@ pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<P
     changed_ports(ports)
 }
 
-/// What ports have to be told of routes that are gone: each once. A pair that a route needs which stays is left.
+/// Ports without the address pairs of removed routes: one change for each port. A pair that another route needs stays.
 pub(super) fn spare_pairs<'a>(
     gone: &[ExtraRoute],
     stay: &[ExtraRoute],
@@ -112,7 +112,7 @@ fn changed_ports<'a>(ports: BTreeMap<&str, PairChange<'a>>) -> Vec<PairChange<'a
     ports.into_values().filter(|change| change.pairs != change.port.allowed_address_pairs).collect()
 }
 
-/// The routes of a list with those that shall not and shall be.
+/// The list of routes without those to remove, and with those to add.
 pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraRoute]) -> Vec<ExtraRoute> {
     let stays = |route: &&ExtraRoute| !remove.iter().any(|gone| gone.is(route));
     let mut routes: Vec<ExtraRoute> = there.iter().filter(stays).cloned().collect();
@@ -124,7 +124,7 @@ pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraR
     routes
 }
 
-/// The routes to remove, by their IDs.
+/// The routes to remove, parsed from their IDs.
 pub(super) fn removals(changes: &RouteChanges) -> Vec<ExtraRoute> {
     changes.remove.iter().filter_map(|id| ExtraRoute::of(id)).collect()
 }

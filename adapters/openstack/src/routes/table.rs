@@ -1,4 +1,4 @@
-//! Routers and ports as Neutron tells them, and which machine is at which address. Pure.
+//! Routers and ports in Neutron's answers, and which server has which address. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::Can;
 use crate::{instances::Place, provider_id};
 
-/// How the owner of a machine's port begins; the zone follows. Source: Nova.
+/// Prefix of the owner of a server's port; the zone follows. Source: Nova.
 const MACHINE: &str = "compute:";
-/// Between the two parts of a route's ID: neither has it.
+/// Separator of the two parts of a route's ID; neither part contains it.
 const VIA: char = '=';
 
 /// A router.
@@ -25,7 +25,7 @@ pub(crate) struct Router {
     pub(crate) revision_number: u64,
 }
 
-/// A route of a router, in Neutron's own spelling: it has no ID but its two parts.
+/// A route of a router, in Neutron's own spelling. Its two parts are its only identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExtraRoute {
     pub(crate) destination: String,
@@ -33,18 +33,18 @@ pub(crate) struct ExtraRoute {
 }
 
 impl ExtraRoute {
-    /// The ID that is told of it.
+    /// The ID of the route in the contract.
     pub(super) fn id(&self) -> String {
         format!("{}{VIA}{}", self.destination, self.nexthop)
     }
 
-    /// Reads it again. `None`: it is none of ours.
+    /// Parses an ID. `None`: this adapter did not create the ID.
     pub(super) fn of(id: &str) -> Option<Self> {
         let (destination, nexthop) = id.split_once(VIA)?;
         Some(Self { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
     }
 
-    /// Whether both are the same route, however they are spelled.
+    /// Whether both are the same route, regardless of spelling.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.destination() == other.destination() && self.hop() == other.hop()
     }
@@ -58,7 +58,7 @@ impl ExtraRoute {
     }
 }
 
-/// A port, with what routes need of it.
+/// A port, with the fields that routes need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Port {
@@ -67,7 +67,7 @@ pub(crate) struct Port {
     device_owner: String,
     pub(super) fixed_ips: Vec<FixedIp>,
     pub(super) allowed_address_pairs: Vec<AddressPair>,
-    /// Whether it drops what a machine sends from addresses that are not its own. Unset: Neutron cannot.
+    /// Whether the port drops what a server sends from other addresses than its own. Unset: Neutron does not support this.
     port_security_enabled: Option<bool>,
     pub(crate) revision_number: u64,
 }
@@ -79,12 +79,12 @@ pub(super) struct FixedIp {
     pub(super) ip_address: String,
 }
 
-/// Addresses from which a machine may send.
+/// Addresses from which a server may send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddressPair {
     /// An address or a network.
     pub(super) ip_address: String,
-    /// Neutron fills in the port's own, so that it tells nothing.
+    /// Neutron fills in the MAC address of the port, so that it carries no information.
     #[serde(skip_serializing_if = "Option::is_none")]
     mac_address: Option<String>,
 }
@@ -101,22 +101,22 @@ impl AddressPair {
 }
 
 impl Port {
-    /// Whether it drops what comes from a network, if it has these pairs. A wider one than ours does as well.
+    /// Whether the port would drop packets from a network if it had these pairs. A pair with a wider network allows them, too.
     pub(super) fn drops(&self, network: IpNet, pairs: &[AddressPair]) -> bool {
         let allows = |pair: &AddressPair| pair.network().is_some_and(|wide| wide.contains(&network));
         self.port_security_enabled == Some(true) && !pairs.iter().any(allows)
     }
 }
 
-/// The ports at the router's subnets, by address.
+/// The ports in the router's subnets, by address.
 pub(super) struct Table<'a> {
     at: BTreeMap<IpAddr, &'a Port>,
-    /// By machine, in Neutron's order.
+    /// Addresses by server, in Neutron's order.
     of: BTreeMap<&'a str, Vec<IpAddr>>,
 }
 
 impl<'a> Table<'a> {
-    /// `ports`: the router's own among them, which tell its subnets. Addresses elsewhere may be the same and mean others.
+    /// `ports`: includes the router's own, which show its subnets. Other subnets may use the same addresses.
     pub(super) fn new(router: &str, ports: impl Iterator<Item = &'a Port> + Clone) -> Self {
         let (mut at, mut of) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
         let own = ports.clone().filter(|port| port.device_id == router);
@@ -134,18 +134,18 @@ impl<'a> Table<'a> {
         Self { at, of }
     }
 
-    /// Who has an address.
+    /// The port with an address.
     pub(super) fn port_at(&self, address: &str) -> Option<&'a Port> {
         self.at.get(&address.parse().ok()?).copied()
     }
 
-    /// The addresses by which the router reaches a machine. `None`: it does not.
+    /// The addresses by which the router reaches a server. `None`: the router does not reach it.
     pub(super) fn addresses_of(&self, server: &str) -> Option<&[IpAddr]> {
         self.of.get(server).map(Vec::as_slice)
     }
 
-    /// A route in the contract's words. What nobody has an address for leads nowhere; nor does what leads to a machine whose port drops
-    /// the pods' packets, as when its address pair was taken off.
+    /// Converts a route to the contract. A route is a blackhole if no port has its next hop, or if the server's port drops the pods'
+    /// packets, for example because its address pair was removed.
     pub(super) fn route(&self, route: &ExtraRoute, place: &Place<'_>, can: Can) -> Route {
         let port = self.port_at(&route.nexthop);
         let machine = port.filter(|port| port.device_owner.starts_with(MACHINE));
@@ -159,7 +159,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A route in the contract's words.
+/// Converts a route to the contract.
 pub(super) fn told(route: &ExtraRoute, provider_id: String, state: RouteState) -> Route {
     let canonical = route.destination().map(|network| network.to_string());
     let address = route.hop().map(|address| address.to_string());

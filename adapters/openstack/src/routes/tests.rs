@@ -1,4 +1,4 @@
-//! Routes as listed and as changed, against a small Neutron.
+//! Listing and changing routes, against a small Neutron.
 
 use cloud_adapter::driver::{Driver as _, Outcome, RouteChanges, WantedRoute};
 use cloud_api_proto::v1alpha1::{Fence, NextHop, RouteKey, RouteState, RouteUpsert};
@@ -17,7 +17,7 @@ use crate::{
 const SUBNET: &str = "040796b5-d3b2-4990-8c6b-f61909df152a";
 const SUBNET_V6: &str = "0eb3f211-1f6a-4061-93c0-887321f178a0";
 
-/// A cloud with a router, and machines `server-1` and on at 10.20.0.1x and fd20::1x.
+/// A cloud with a router, and servers `server-1` and on at 10.20.0.1x and fd20::1x.
 async fn cloud(machines: usize) -> (FakeCloud, OpenStackDriver) {
     let cloud = FakeCloud::start().await;
     let address = |subnet: &str, ip: String| json!({ "subnet_id": subnet, "ip_address": ip });
@@ -27,7 +27,7 @@ async fn cloud(machines: usize) -> (FakeCloud, OpenStackDriver) {
         "allowed_address_pairs": [], "port_security_enabled": false, "revision_number": 1,
     })];
     for n in 1..=machines {
-        // A network that the router does not know has the same addresses.
+        // A network without the router uses the same addresses.
         let far = [address("elsewhere", format!("10.20.0.1{}", n % machines + 1))];
         let near = [address(SUBNET, format!("10.20.0.1{n}")), address(SUBNET_V6, format!("fd20::1{n}"))];
         for (kind, ips) in [("far", json!(far)), ("near", json!(near))] {
@@ -65,7 +65,7 @@ async fn change(
         RouteChanges { remove: remove.iter().map(|id| (*id).to_owned()).collect(), add: add.to_vec() };
     let steps = driver.plan_routes(&changes);
     let [step @ Step::ChangeRoutes(_)] = &steps[..] else { panic!("one step: {steps:?}") };
-    match driver.execute(&session(driver), step).await.expect("carried out") {
+    match driver.execute(&session(driver), step).await.expect("executed") {
         Outcome::Items(items) => items,
         Outcome::Accepted | Outcome::Created(_) => panic!("no results"),
     }
@@ -83,12 +83,12 @@ async fn listed(driver: &OpenStackDriver) -> Vec<Route> {
     }
 }
 
-/// What was written, by method and path.
+/// Method and path of the writes.
 fn writes(cloud: &FakeCloud) -> Vec<String> {
     cloud.asked("PUT /network").iter().map(|one| one.replace("PUT /network/v2.0/", "")).collect()
 }
 
-/// Sets a port's pairs by hand.
+/// Changes a port's pairs by hand.
 fn may_send(cloud: &FakeCloud, port: &str, pairs: &[&str]) {
     let pairs: Vec<Value> = pairs.iter().map(|net| json!({ "ip_address": net })).collect();
     let mut store = cloud.store();
@@ -104,10 +104,10 @@ fn pairs(cloud: &FakeCloud, port: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_route_leads_to_the_machine_whose_port_at_the_router_has_its_next_hop() {
+async fn next_hop_identifies_the_server_by_its_port() {
     let (cloud, driver) = cloud(2).await;
     assert!(listed(&driver).await.is_empty());
-    assert_eq!(cloud.asked("GET /network").len(), 1, "without routes nobody asks for ports");
+    assert_eq!(cloud.asked("GET /network").len(), 1, "without routes the ports are not listed");
     let routes =
         [("10.244.1.0/24", "10.20.0.11"), ("fd00:1:0::/64", "fd20::12"), ("10.9.0.0/16", "10.20.0.99")];
     cloud.store().routers.routes = routes.map(|(to, hop)| extra(to, hop)).into();
@@ -145,7 +145,7 @@ async fn a_route_leads_to_the_machine_whose_port_at_the_router_has_its_next_hop(
 }
 
 #[tokio::test]
-async fn a_router_that_is_not_there_is_no_empty_one() {
+async fn missing_router_is_an_error() {
     let (_cloud, mut driver) = cloud(1).await;
     driver.routes = Routes::new(Some("gone".to_owned())).into();
     let session = session(&driver);
@@ -163,7 +163,7 @@ async fn a_router_that_is_not_there_is_no_empty_one() {
 }
 
 #[tokio::test]
-async fn all_routes_come_and_go_in_one_call_and_none_is_without_its_pair() {
+async fn routes_change_in_one_call_and_keep_their_pairs() {
     let (cloud, driver) = cloud(2).await;
     assert!(driver.describe().can("routes") && !driver.describe().can("routes.ownership-tags"));
     let add = [
@@ -177,21 +177,21 @@ async fn all_routes_come_and_go_in_one_call_and_none_is_without_its_pair() {
         ["ports/near-1", "ports/near-2", &format!("routers/{ROUTER}/add_extraroutes")]
     );
     assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24", "fd00:1::/64"]);
-    let laid: Vec<Route> = laid.into_iter().map(|one| one.expect("laid").expect("told")).collect();
-    assert_eq!(laid, listed(&driver).await, "what is told of a new route is what a listing tells");
+    let laid: Vec<Route> = laid.into_iter().map(|one| one.expect("created").expect("a route")).collect();
+    assert_eq!(laid, listed(&driver).await, "the result of a new route is as in a listing");
 
     cloud.store().requests.clear();
     let ids: Vec<&str> = laid.iter().take(2).map(|route| route.vendor_id.as_str()).collect();
     let gone = change(&driver, &ids, &[]).await;
     assert_eq!(gone, [Ok(None), Ok(None)]);
     assert_eq!(writes(&cloud), [&format!("routers/{ROUTER}/remove_extraroutes"), "ports/near-1"]);
-    assert_eq!(cloud.asked("GET /network").len(), 2, "the router's ports, and those at the next hops");
+    assert_eq!(cloud.asked("GET /network").len(), 2, "the ports of the router and of the next hops");
     assert_eq!((pairs(&cloud, "near-1").len(), pairs(&cloud, "near-2").len()), (0, 1));
     assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
 }
 
 #[tokio::test]
-async fn routes_of_machines_that_are_gone_go_in_one_write_and_foreign_ones_stay() {
+async fn routes_of_deleted_servers_are_removed_in_one_write() {
     let (cloud, driver) = cloud(1).await;
     let add = [wanted("10.244.1.0/24", "server-1", "")];
     assert!(change(&driver, &[], &add).await.iter().all(Result::is_ok));
@@ -208,7 +208,7 @@ async fn routes_of_machines_that_are_gone_go_in_one_write_and_foreign_ones_stay(
     let removed = change(&driver, &holes.iter().map(String::as_str).collect::<Vec<_>>(), &[]).await;
     assert_eq!(removed, [Ok(None), Ok(None), Ok(None)]);
     assert_eq!(writes(&cloud), [format!("routers/{ROUTER}/remove_extraroutes")]);
-    assert_eq!(cloud.asked("GET /network").len(), 2, "the router's ports, and those at the next hops");
+    assert_eq!(cloud.asked("GET /network").len(), 2, "the ports of the router and of the next hops");
     assert_eq!(
         cloud.store().routers.routes,
         [extra("10.244.1.0/24", "10.20.0.11"), extra("10.9.0.0/16", "10.20.0.99")]
@@ -216,7 +216,7 @@ async fn routes_of_machines_that_are_gone_go_in_one_write_and_foreign_ones_stay(
 }
 
 #[tokio::test]
-async fn a_machine_that_may_send_for_the_pods_already_is_not_written() {
+async fn port_with_a_sufficient_pair_is_not_written() {
     let (cloud, driver) = cloud(3).await;
     {
         let mut store = cloud.store();
@@ -230,13 +230,13 @@ async fn a_machine_that_may_send_for_the_pods_already_is_not_written() {
     }
     let add = [1, 2, 3].map(|n| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), ""));
     assert!(change(&driver, &[], &add).await.iter().all(Result::is_ok));
-    assert_eq!(writes(&cloud).len(), 1, "the router alone");
+    assert_eq!(writes(&cloud).len(), 1, "only the router");
     change(&driver, &["10.244.1.0/24=10.20.0.11"], &[]).await;
-    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"], "a wider pair is not ours");
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"], "a wider pair is not removed");
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_is_refused_here_and_the_others_are_laid() {
+async fn unreachable_route_does_not_block_others() {
     let (cloud, driver) = cloud(1).await;
     let add = [
         wanted("10.244.1.0/24", "server-1", ""),
@@ -260,7 +260,7 @@ async fn what_cannot_be_reached_is_refused_here_and_the_others_are_laid() {
 }
 
 #[tokio::test]
-async fn a_route_that_neutron_refuses_holds_no_other_up() {
+async fn route_refused_by_neutron_does_not_block_others() {
     let (cloud, driver) = cloud(8).await;
     cloud.store().routers.near = ["10.20.0.1", "10.20.0.1"];
     let add: Vec<_> = (1..=8)
@@ -273,11 +273,11 @@ async fn a_route_that_neutron_refuses_holds_no_other_up() {
     let failed: Vec<usize> = (1..).zip(&results).filter(|(_, one)| one.is_err()).map(|(n, _)| n).collect();
     assert_eq!(failed, [3]);
     assert_eq!(cloud.store().routers.routes.len(), 7);
-    assert_eq!(cloud.asked("PUT /network/v2.0/routers").len(), 7, "halves, and their halves");
+    assert_eq!(cloud.asked("PUT /network/v2.0/routers").len(), 7, "halves, and halves of these");
 }
 
 #[tokio::test]
-async fn a_full_router_takes_what_it_has_room_for_and_says_how_full_it_is() {
+async fn full_router_takes_routes_up_to_its_quota() {
     let (cloud, driver) = cloud(5).await;
     cloud.store().routers = Routers { max_routes: 3, ..Routers::default() };
     let add: Vec<_> =
@@ -291,7 +291,7 @@ async fn a_full_router_takes_what_it_has_room_for_and_says_how_full_it_is() {
 }
 
 #[tokio::test]
-async fn without_atomic_changes_nobody_elses_route_is_overwritten() {
+async fn foreign_routes_are_kept_without_atomic_changes() {
     let (cloud, driver) = cloud(1).await;
     let foreign = extra("192.0.2.0/24", "10.20.0.99");
     cloud.store().routers.aliases.retain(|alias| *alias != "extraroute-atomic");
@@ -310,10 +310,10 @@ async fn without_atomic_changes_nobody_elses_route_is_overwritten() {
 }
 
 #[tokio::test]
-async fn a_port_that_changes_meanwhile_costs_its_own_routes_a_turn() {
+async fn concurrent_port_change_delays_only_its_routes() {
     let (cloud, driver) = cloud(2).await;
     let ours = |n: usize| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), "");
-    // So that what Neutron can do is known.
+    // So that Neutron's extensions are known.
     change(&driver, &[], &[]).await;
     let ports = json!({ "ports": cloud.store().ports.clone() });
     let faster = json!({ "NeutronError": {
@@ -324,11 +324,11 @@ async fn a_port_that_changes_meanwhile_costs_its_own_routes_a_turn() {
     assert_eq!(results[0].as_ref().expect_err("busy").fault, Fault::Busy);
     assert!(results[1].is_ok());
     assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
-    assert!(change(&driver, &[], &[ours(1)]).await.iter().all(Result::is_ok), "the next turn");
+    assert!(change(&driver, &[], &[ours(1)]).await.iter().all(Result::is_ok), "the next reconcile");
 }
 
 #[tokio::test]
-async fn a_route_whose_pair_was_taken_off_is_told_as_leading_nowhere_and_mended_in_place() {
+async fn route_without_pair_is_a_blackhole_and_is_repaired() {
     let (cloud, driver) = cloud(2).await;
     let ours = [wanted("10.244.1.0/24", "server-1", "")];
     change(&driver, &[], &ours).await;
@@ -337,18 +337,18 @@ async fn a_route_whose_pair_was_taken_off_is_told_as_leading_nowhere_and_mended_
     let hop = route.next_hop.clone().expect("a hop");
     assert_eq!((route.state(), hop.provider_id.as_str()), (RouteState::Blackhole, "openstack:///server-1"));
 
-    // As the runtime replaces a route that does not serve.
+    // As the runtime replaces a route in state BLACKHOLE.
     cloud.store().requests.clear();
     let done = change(&driver, &[&route.vendor_id], &ours).await;
     assert!(done.iter().all(Result::is_ok), "{done:?}");
     assert_eq!(
         writes(&cloud),
         ["ports/near-1", &format!("routers/{ROUTER}/add_extraroutes")],
-        "it never went"
+        "the route stays in place"
     );
     assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24"]);
     assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
-    // Without the extension no port drops anything.
+    // Without the extension, ports do not drop packets.
     cloud.store().routers.aliases.retain(|alias| *alias != "allowed-address-pairs");
     may_send(&cloud, "near-1", &[]);
     let mut other = cloud.driver();
@@ -357,7 +357,7 @@ async fn a_route_whose_pair_was_taken_off_is_told_as_leading_nowhere_and_mended_
 }
 
 #[tokio::test]
-async fn a_route_that_could_not_go_keeps_its_pair_and_one_that_went_gives_it_back() {
+async fn pair_is_removed_only_with_its_route() {
     let (cloud, driver) = cloud(1).await;
     let ours = [wanted("10.244.1.0/24", "server-1", "")];
     let id = "10.244.1.0/24=10.20.0.11";
@@ -372,7 +372,7 @@ async fn a_route_that_could_not_go_keeps_its_pair_and_one_that_went_gives_it_bac
     assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
     assert!(change(&driver, &[], &ours).await.iter().all(Result::is_ok));
 
-    // Somebody changes the port when the route is gone already.
+    // Another client changes the port after the route was removed.
     let router = json!({ "router": { "routes": [], "revision_number": 8 } });
     let stale = (412, refused("RevisionNumberConstraintFailed"));
     let told = [(200, ports()), (200, router), (200, ports()), stale];
@@ -382,7 +382,7 @@ async fn a_route_that_could_not_go_keeps_its_pair_and_one_that_went_gives_it_bac
 }
 
 #[tokio::test]
-async fn a_pair_that_another_route_needs_stays() {
+async fn pair_of_another_route_stays() {
     let (cloud, driver) = cloud(1).await;
     change(&driver, &[], &[wanted("10.244.0.0/16", "server-1", "")]).await;
     change(&driver, &[], &[wanted("10.244.1.0/24", "server-1", "")]).await;

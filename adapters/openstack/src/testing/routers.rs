@@ -1,4 +1,4 @@
-//! Neutron's answers about routers, as recorded from version 29.
+//! For tests: Neutron's answers about routers, as recorded from version 29.
 
 use axum::{
     body::Bytes,
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 use super::told;
 
-/// The one router.
+/// ID of the only router.
 pub(crate) const ROUTER: &str = "a375e538-c854-443c-b874-080eaa3a7da3";
 const BASE: &str = "/network/v2.0";
 
-/// The router, and what Neutron can do with it.
+/// The router, and Neutron's extensions.
 pub(crate) struct Routers {
     pub(crate) routes: Vec<Value>,
     pub(crate) revision: u64,
     pub(crate) aliases: Vec<&'static str>,
     pub(crate) max_routes: usize,
-    /// How the addresses of its subnets begin.
+    /// Prefixes of the addresses of its subnets.
     pub(crate) near: [&'static str; 2],
 }
 
@@ -36,7 +36,7 @@ impl Default for Routers {
 }
 
 impl Routers {
-    /// The answer, if it is about routers, or writes a port.
+    /// The answer, if the request is for routers or writes a port.
     pub(super) fn answer(
         &mut self,
         ports: &mut [Value],
@@ -100,7 +100,7 @@ impl Routers {
     }
 }
 
-/// Changes the port's groups or pairs. Fills in its own MAC address, as Neutron does.
+/// Changes the port's groups or pairs. Sets the port's MAC address in pairs, as Neutron does.
 fn changed(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
     let current = port["revision_number"].as_u64().unwrap_or_default();
     if revision != Some(&format!("revision_number={current}")) {

@@ -1,4 +1,4 @@
-//! Neutron's answers about security groups, as recorded from version 29. What is listed is told as any other list.
+//! For tests: Neutron's answers about security groups, as recorded from version 29. Listings work as for all collections.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use super::{PROJECT, told};
 
-/// Where the groups are listed.
+/// Path of the collection of groups.
 pub(crate) const GROUPS: &str = "/network/v2.0/security-groups";
-/// When all groups are made here. Neutron copies an operator's template rules into a new one.
+/// Time of creation of all groups. Neutron copies an operator's default rules into a new group.
 pub(crate) const MADE_AT: &str = "2026-11-22T03:00:00Z";
 const RULES: &str = "/network/v2.0/security-group-rules";
 
 type Lists = BTreeMap<String, (&'static str, Vec<Value>)>;
 
-/// The answer, if it is about groups, and no listing.
+/// The answer, if the request is for groups, and not a listing.
 pub(super) fn answer(
     lists: &mut Lists,
     ports: &[Value],
@@ -72,7 +72,7 @@ pub(super) fn answer(
     })
 }
 
-/// All rules or none.
+/// Creates all rules or none.
 fn add(groups: &mut [Value], body: &Value) -> Response {
     const SAME: [&str; 7] = [
         "direction",

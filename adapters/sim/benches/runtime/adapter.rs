@@ -1,4 +1,4 @@
-//! The program `adapter-sim`, started as a process of its own.
+//! The program `adapter-sim`, started as a separate process.
 
 use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::requests::context;
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 const TICK: Duration = Duration::from_millis(50);
-/// A queue that has not changed for so long is as long as it gets.
+/// A queue that has not changed for this long has reached its maximum.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The calls that are to wait, and how many a second are sent then: next to none. Listings go on.
+/// The calls that must wait, and their rate: almost zero. Listings continue.
 const WAITING: &str = "loadbalancer:CreateLoadBalancer";
 const SLOW: f64 = 0.01;
 
@@ -44,7 +44,7 @@ pub(crate) struct Memory {
 }
 
 impl Adapter {
-    /// Starts one that limits nothing, and waits until it knows its cloud.
+    /// Starts an adapter without limits, and waits until it has passed its self-check.
     pub(crate) async fn start(cloud: &str) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let config = directory.path().join("config.yaml");
@@ -53,7 +53,7 @@ impl Adapter {
             .args(["--endpoint", cloud, "--log-format", "json", "--config"])
             .arg(&config)
             .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
-            // As the chart has it.
+            // As in the chart.
             .env("MALLOC_TRIM_THRESHOLD_", "131072")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -71,7 +71,7 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// The connection that everybody shares.
+    /// The connection that all callers share.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
@@ -81,7 +81,7 @@ impl Adapter {
         Ok(Endpoint::try_from(self.grpc.clone())?.connect_lazy())
     }
 
-    /// From now on next to no load balancers are made, so that the calls for it wait.
+    /// From now on almost no load balancers are created, so that the calls for it wait.
     pub(crate) async fn slow_down(&self) -> anyhow::Result<()> {
         fs::write(&self.config, limits(SLOW, 1))?;
         let slow = async {
@@ -90,10 +90,10 @@ impl Adapter {
             }
             anyhow::Ok(())
         };
-        patiently("the adapter to take its configuration over", slow).await?
+        patiently("the adapter to load its configuration", slow).await?
     }
 
-    /// Calls that wait to make a load balancer, as soon as no more of them come.
+    /// Number of queued calls that create load balancers, once it does not grow any more.
     pub(crate) async fn queued(&self) -> anyhow::Result<u64> {
         let settled = async {
             let mut queued = 0;
@@ -119,12 +119,12 @@ impl Adapter {
         Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
     }
 
-    /// Time on processors so far, of all its threads. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
+    /// Processor time so far, of all its threads. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let id = self.child.id().context("the adapter has ended")?;
         let mut nanos = 0;
         for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-            // Those that wait for something to do end after a while.
+            // Idle threads end after some time.
             let Ok(counts) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
             let spent = counts.split_whitespace().next().context("schedstat is empty")?;
             nanos += spent.parse::<u64>()?;
@@ -152,7 +152,7 @@ impl Adapter {
     }
 }
 
-/// Where it listens, as its log says.
+/// The address in its log.
 async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<String> {
     let mut said = String::new();
     while let Some(line) = log.next_line().await? {
@@ -166,7 +166,7 @@ async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<Stri
 }
 
 async fn patiently<T>(what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
-    tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("waited in vain for {what}"))
+    tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("timeout while waiting for {what}"))
 }
 
 fn limits(rate: f64, burst: u32) -> String {

@@ -1,4 +1,4 @@
-//! A simulated cloud in this process: its memory is none of the adapter's.
+//! A simulated cloud in this process, so that its memory does not count as the adapter's.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// The cluster that everything belongs to.
+/// The cluster that owns all objects.
 pub(crate) const CLUSTER: &str = "c-1";
 
 /// A running cloud; it ends when this is dropped.
@@ -20,7 +20,7 @@ pub(crate) struct BenchCloud {
 }
 
 impl BenchCloud {
-    /// With so many machines, and no work that takes time.
+    /// A cloud with this many instances that completes all changes at once.
     pub(crate) async fn start(machines: u32) -> anyhow::Result<Self> {
         let project = Project { account: "sim".into(), project: "bench".into(), region: "sim-1".into() };
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the simulated cloud")?;
@@ -39,7 +39,7 @@ impl BenchCloud {
         Ok(started)
     }
 
-    /// Makes load balancers of two ports, as an adapter leaves them behind.
+    /// Creates load balancers with two ports, in the state in which an adapter leaves them.
     pub(crate) async fn load_balancers(
         &self,
         count: u32,

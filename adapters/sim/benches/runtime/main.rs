@@ -1,4 +1,4 @@
-//! Prints the figures of a whole adapter: a process of its own, in front of a simulated cloud that is large.
+//! Measures a whole adapter: a separate process, in front of a large simulated cloud.
 
 #![expect(clippy::disallowed_methods, reason = "real time is what is measured here")]
 
@@ -12,24 +12,24 @@ use adapter::Adapter;
 use bench_table::{Row, time};
 use cloud::BenchCloud;
 
-/// What the cloud holds.
+/// The objects in the cloud.
 const INSTANCES: u32 = 10_000;
 const LOAD_BALANCERS: u32 = 1_000;
 /// Nodes behind each port of a load balancer.
 const BACKENDS: u32 = 100;
-/// Services that are new while the vendor takes nothing: each wants one call.
+/// Number of new Services while the vendor accepts nothing: each needs one call.
 const WAITING: u32 = 8_192;
-/// Ports and nodes of the largest Service that a controller takes: 20,000 members.
+/// Ports and nodes of the largest Service that a controller accepts: 20,000 members.
 const PORTS: u32 = 4;
 const NODES: u32 = 5_000;
-/// References in one question, and how often it is asked.
+/// References in one request, and the number of requests.
 const REFERENCES: u32 = 500;
 const QUESTIONS: u32 = 2_000;
-/// Longer than what is left to do after an answer.
+/// Longer than the work that remains after an answer.
 const REST: Duration = Duration::from_millis(1);
 
 const MEMORY: u64 = 160 * MIB;
-/// The adapter's limit of memory in the chart.
+/// The adapter's memory limit in the chart.
 const LIMIT: u64 = 288 * MIB;
 const ANSWER: Duration = Duration::from_millis(2);
 const MIB: u64 = 1024 * 1024;
@@ -67,20 +67,21 @@ fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row>
     ]
 }
 
-/// What one Service of a tenant can make an adapter take.
+/// The largest cost of a single Service.
 async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
     let adapter = Adapter::start(&cloud.url).await?;
     let _watching = requests::watch_everything(&adapter).await?;
     requests::order_largest(&adapter, 1..=PORTS, 1..=NODES).await?;
     let peak = adapter.memory()?.peak;
     let what = format!(
-        "memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, one Service of {PORTS} ports and {NODES} nodes comes: peak"
+        "memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, one new \
+         Service of {PORTS} ports and {NODES} nodes: peak"
     );
     Ok(Row::told("P17", what, mib(peak)).promised(format!("<= {}", mib(LIMIT)), peak <= LIMIT))
 }
 
-/// How long the adapter takes to answer what it knows: the time that it spends on processors, and the time that passes, to which the
-/// client's work and the machine's other programs add.
+/// How long the adapter takes to answer from memory: its processor time, and the elapsed time, which includes the client's work and other
+/// programs.
 async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let (mut took, mut spent) = (Vec::new(), Vec::new());
     for question in 0..QUESTIONS + QUESTIONS / 10 {
@@ -92,13 +93,13 @@ async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let mut before = adapter.cpu()?;
     for question in 0..QUESTIONS {
         requests::ask(adapter, requests::references(question, REFERENCES, INSTANCES)).await?;
-        // A thread's time is counted when it rests.
+        // The time of a thread is counted when it becomes idle.
         tokio::time::sleep(REST).await;
         let after = adapter.cpu()?;
         spent.push(after.saturating_sub(before));
         before = after;
     }
-    // The first ones find connections and caches cold.
+    // The first requests open connections and fill caches.
     let (took, spent) = (Sorted::new(took.split_off(took.len() / 11)), Sorted::new(spent));
     let what = format!("answer for {REFERENCES} references from the snapshot");
     Ok(vec![

@@ -1,4 +1,4 @@
-//! What controllers ask for.
+//! The requests of controllers.
 
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,7 @@ use tonic::{Code, Streaming, transport::Channel};
 use crate::{adapter::Adapter, cloud::CLUSTER};
 
 const BACKEND_SET: &str = "nodes";
-/// Requests under way, on so many connections.
+/// Concurrent requests, over this many connections.
 const CONNECTIONS: usize = 16;
 const PER_CONNECTION: usize = 64;
 
@@ -32,7 +32,7 @@ pub(crate) fn context() -> RequestContext {
     }
 }
 
-/// Different machines in each question.
+/// Different instances in each request.
 pub(crate) fn references(question: u32, count: u32, instances: u32) -> BatchGetInstancesRequest {
     let machine =
         |number: u32| (question.wrapping_mul(613).wrapping_add(number.wrapping_mul(19))) % instances + 1;
@@ -42,17 +42,17 @@ pub(crate) fn references(question: u32, count: u32, instances: u32) -> BatchGetI
     BatchGetInstancesRequest { context: Some(context()), refs: refs.collect() }
 }
 
-/// Asks, and checks that everything is there and cost nothing.
+/// Sends the request, and asserts that all instances exist and that it caused no vendor call.
 pub(crate) async fn ask(adapter: &Adapter, request: BatchGetInstancesRequest) -> anyhow::Result<()> {
     let asked = request.refs.len();
     let mut client = InstanceServiceClient::new(adapter.channel());
     let answer = client.batch_get_instances(request).await?.into_inner();
     let there = answer.results.iter().filter(|result| result.existence() == Existence::Exists).count();
-    ensure!(there == asked, "{there} of {asked} machines are there");
+    ensure!(there == asked, "{there} of {asked} instances exist");
     Ok(())
 }
 
-/// Orders new load balancers in all priorities, and waits for the first answers only.
+/// Requests new load balancers with all priorities, and waits for the first answers only.
 pub(crate) async fn order_all(
     adapter: &Adapter,
     count: u32,
@@ -66,7 +66,7 @@ pub(crate) async fn order_all(
         let request = wanted(&format!("new-{number}"), *priority, 80..=81);
         match balancers(channel).ensure_load_balancer(request).await {
             Ok(_) => anyhow::Ok(()),
-            // The queue is as full as it gets.
+            // The queue is at its maximum.
             Err(status) if status.code() == Code::ResourceExhausted => Ok(()),
             Err(status) => Err(status.into()),
         }
@@ -74,7 +74,7 @@ pub(crate) async fn order_all(
     stream::iter(ordered).buffer_unordered(CONNECTIONS * PER_CONNECTION).try_collect().await
 }
 
-/// Orders one load balancer with these ports and machines, and waits until it is there.
+/// Requests one load balancer with these ports and instances, and waits until it is ACTIVE.
 pub(crate) async fn order_largest(
     adapter: &Adapter,
     ports: RangeInclusive<u32>,
@@ -91,7 +91,7 @@ pub(crate) async fn order_largest(
     }
 }
 
-/// Watches all collections until this is dropped; returns when each was told completely.
+/// Watches all collections until this is dropped; returns when each listing is complete.
 pub(crate) async fn watch_everything(adapter: &Adapter) -> anyhow::Result<JoinSet<()>> {
     let mut watching = JoinSet::new();
     let context = || Some(context());
@@ -143,7 +143,7 @@ async fn put_backends(adapter: &Adapter, machines: RangeInclusive<u32>) -> anyho
     Ok(())
 }
 
-/// Some ports over IPv4.
+/// Several ports with IPv4.
 fn wanted(name: &str, priority: Priority, ports: RangeInclusive<u32>) -> EnsureLoadBalancerRequest {
     let listener = |port: u32| Listener {
         protocol: Protocol::Tcp.into(),

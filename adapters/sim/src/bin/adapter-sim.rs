@@ -9,8 +9,8 @@ use adapter_sim::{
 use clap::{Parser, ValueEnum as _};
 use cloud_adapter::Options;
 
-/// The adapter of the simulated cloud: serves the cloud contract over gRPC, and speaks to a simcloud over HTTP. Starts and
-/// waits, saying so, if that is not there yet.
+/// The adapter of the simulated cloud: serves the cloud contract over gRPC, and calls a simcloud over HTTP. If the simcloud cannot be
+/// reached at the start, logs it and retries
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -18,15 +18,15 @@ struct Args {
     cloud: SimOptions,
     #[command(flatten)]
     options: Options,
-    /// Makes one mistake on purpose, to test what tests adapters. `help` lists the mistakes
+    /// Inject one fault, to test the tests of adapters. `help` lists the faults
     #[arg(long = "break", value_name = "FAULT", value_parser = mistake, help_heading = "Tests")]
     mistake: Option<Mistake>,
 }
 
-/// What is asked for.
+/// The value of `--break`.
 #[derive(Clone, Copy, Debug)]
 enum Mistake {
-    /// The list.
+    /// List the faults.
     Help,
     Make(Fault),
 }

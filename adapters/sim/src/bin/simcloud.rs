@@ -1,4 +1,4 @@
-//! `simcloud`: the simulated cloud as a server of its own.
+//! `simcloud`: the simulated cloud as a server.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -10,42 +10,42 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// What to try first. No `{n}` in here: clap would make a line break of it.
+/// Printed after the flags in the help. It must not contain `{n}`, which clap would replace by a line break.
 const EXAMPLES: &str = r#"Examples, for the default address:
-  Make a machine:
+  Create an instance:
     curl -X POST localhost:9797/admin/instances -d '{"name": "node-1"}'
-  See what there is, and what was asked of the cloud:
+  Show all objects, and count the requests:
     curl localhost:9797/admin/state
     curl localhost:9797/admin/counts
-  Make it slow:
+  Delay all answers:
     curl -X PATCH localhost:9797/admin/settings -d '{"latency": {"default_ms": 200}}'
-  Lose the answer to the next load balancer that is ordered:
+  Lose the answer to the next creation of a load balancer:
     curl -X POST localhost:9797/admin/faults \
       -d '{"match": {"operation": "Create*"}, "when": {"next": 1}, "action": "close_after"}'
 
 adapters/sim/README.md has all operations, settings and faults."#;
 
-/// A small cloud on your machine: instances, load balancers and routes behind an HTTP API, with latency, limits and faults
-/// to order. It lives in memory and forgets everything when it ends (Ctrl-C).
+/// A small cloud on your machine: instances, load balancers and routes behind an HTTP API, with configurable latency, limits and faults.
+/// All state is in memory and is lost when it ends (Ctrl-C).
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Args {
     /// Address to listen on; port 0 takes any free port
     #[arg(long, default_value = "127.0.0.1:9797", value_name = "IP:PORT", value_parser = address)]
     listen: SocketAddr,
-    /// Ask every request, /admin included, for `Authorization: Bearer <TOKEN>`
+    /// Require `Authorization: Bearer <TOKEN>` on every request, including /admin
     #[arg(long, env = "SIMCLOUD_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// The region that this endpoint serves
+    /// Region that this endpoint serves
     #[arg(long, default_value = "sim-1")]
     region: String,
-    /// The project that all objects belong to
+    /// Project that all objects belong to
     #[arg(long, default_value = "demo")]
     project: String,
-    /// The account that pays
+    /// Account of the project
     #[arg(long, default_value = "sim")]
     account: String,
-    /// Chooses the jitter of latencies: the same seed gives the same jitter
+    /// Seed of the jitter of latencies
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -54,7 +54,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 127.0.0.1:9797"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a cloud tells when it made things")]
+#[expect(clippy::disallowed_methods, reason = "creation times are wall-clock times")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
@@ -71,7 +71,7 @@ async fn main() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let shutdown = CancellationToken::new();
     let mut served = std::pin::pin!(serve(listener, SharedCloud::new(cloud), shutdown.clone()));
-    // Whoever started this process waits for the line; from here on Ctrl-C ends it in order.
+    // A program that starts simcloud waits for this line; the signal handlers are installed before it.
     writeln!(std::io::stdout(), "simcloud listens on http://{address}")?;
     tokio::select! {
         ended = served.as_mut() => return ended.context("the server ended early"),
@@ -79,5 +79,5 @@ async fn main() -> anyhow::Result<()> {
         _ = terminate.recv() => (),
     }
     shutdown.cancel();
-    served.await.context("the server did not end in order")
+    served.await.context("the server did not shut down cleanly")
 }

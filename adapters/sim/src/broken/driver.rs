@@ -1,4 +1,4 @@
-//! Between the runtime and the driver: a driver that translates wrongly.
+//! Faults between the runtime and the driver.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -26,9 +26,9 @@ use crate::{
     translate,
 };
 
-/// Between two looks at what is in line.
+/// Pause between two checks of the queue.
 const TICK: Duration = Duration::from_millis(20);
-/// What shall be made is waited for no longer.
+/// Maximum time that other changes wait for pending creates.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Record = LoadBalancerRecord<answers::LoadBalancer>;
@@ -51,7 +51,7 @@ impl BrokenDriver {
         self.fault == fault
     }
 
-    /// The tags that this driver keeps to itself until the last step of a plan, or for good.
+    /// The tags that this driver does not write before the last step of a plan, or never.
     fn keeps(&self, tag: &str, last: bool) -> bool {
         match self.fault {
             Fault::HashInMemory => ownership::is_hash(tag),
@@ -61,7 +61,7 @@ impl BrokenDriver {
         }
     }
 
-    /// Remembers what it does not send.
+    /// Stores the tags that are not written, and returns the others.
     fn held_back(&self, name: &str, tags: &Tags, last: bool) -> Tags {
         let (kept, sent): (Tags, Tags) = tags.clone().into_iter().partition(|(tag, _)| self.keeps(tag, last));
         if !kept.is_empty() {
@@ -80,7 +80,7 @@ impl BrokenDriver {
         request
     }
 
-    /// The step as it is really made.
+    /// The step with the fault applied.
     fn bent(&self, step: &Step) -> Result<Step, VendorError> {
         Ok(match step {
             Step::CreateLoadBalancer(request) => Step::CreateLoadBalancer(self.create(request).into()),
@@ -93,7 +93,7 @@ impl BrokenDriver {
         })
     }
 
-    /// Writes to the listener of the pool instead, the first time.
+    /// The first time, writes to the listener of the pool instead.
     fn detour(&self, step: &Step) -> Option<Step> {
         if !self.is(Fault::MemberChangeTouchesListeners) {
             return None;
@@ -150,7 +150,7 @@ impl BrokenDriver {
         route
     }
 
-    /// Keeps whatever is no create behind all creates. Those that fail for now stay in line.
+    /// Delays all other steps until no create is pending. Creates that fail temporarily stay pending.
     async fn in_line(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         let Step::CreateLoadBalancer(request) = step else {
             while self.memory.notes().creates.values().any(|since| since.elapsed() < PATIENCE) {
@@ -167,7 +167,7 @@ impl BrokenDriver {
         made
     }
 
-    /// Makes it anew if other ports are wanted.
+    /// Whether the ports differ, so that this fault recreates the load balancer.
     fn other_ports(desired: &DesiredLoadBalancer, observed: &Record) -> bool {
         let there: BTreeSet<u32> = observed.detail.listeners.iter().map(|one| one.port.into()).collect();
         let wanted: BTreeSet<u32> = desired.spec.listeners.iter().map(|one| one.port).collect();
@@ -268,7 +268,7 @@ impl Driver for BrokenDriver {
         observed: Option<&Record>,
     ) -> Result<Vec<Step>, VendorError> {
         if self.memory.notes().cut.contains(&super::memory::key(&desired.key)) {
-            return Err(VendorError::new(Vendors::Unavailable, "nobody waits any more"));
+            return Err(VendorError::new(Vendors::Unavailable, "the caller closed its connection"));
         }
         match observed {
             Some(observed) if self.is(Fault::PortChangeRecreates) && Self::other_ports(desired, observed) => {

@@ -1,47 +1,47 @@
-//! The mistakes, by name.
+//! The faults, by name.
 
 use std::fmt;
 
 use clap::ValueEnum;
 
-/// One mistake of an adapter's author.
+/// One fault, as the author of an adapter might make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Fault {
-    /// GetInfo names another instance of the adapter in each answer
+    /// GetInfo returns a different instance ID in each answer
     UnstableInfo,
-    /// GetInfo names the same instance of the adapter whichever process answers
+    /// GetInfo returns the same instance ID for every process
     EternalInstanceId,
-    /// WatchStatus and GetInfo ask the vendor before they answer
+    /// WatchStatus and GetInfo make a vendor call before they answer
     StatusAsksTheVendor,
-    /// Health checks answer SERVING for whatever name is asked for
+    /// Health checks answer SERVING for any name
     HealthAlwaysServing,
-    /// There is no reflection
+    /// Reflection is missing
     NoReflection,
     /// Requests with an enum value of a newer contract are refused
     StrictEnums,
-    /// Session affinity is not among the capabilities, and is taken without a word
+    /// Session affinity is not reported as a capability, and is accepted nevertheless
     HiddenCapability,
     /// Errors carry no ErrorInfo
     NoErrorInfo,
     /// Errors about fields do not name them
     FieldNotNamed,
-    /// Parameters that nobody declared are ignored
+    /// Undeclared parameters are ignored
     UnknownParameterAccepted,
-    /// What is too long or too large is cut instead of refused: words to 256 bytes, ports to 16 bits
+    /// Values that are too long or too large are cut instead of refused: strings to 256 bytes, ports to 16 bits
     CutsToFit,
-    /// Errors do not say when to come back
+    /// Errors have no retry delay
     NoRetryInfo,
-    /// The vendor's 401 and 403 mean that the instance is gone
+    /// The vendor's 401 and 403 are reported as GONE
     AuthAsGone,
     /// Backends without a weight get weight 0
     UnsetIsZero,
-    /// The vendor's request ID is not told
+    /// The vendor's request ID is not reported
     NoVendorRequestId,
-    /// Whatever the vendor says is told with the token that was sent
+    /// Errors of the vendor are reported together with the token that was sent
     SecretInErrors,
-    /// Results of a batch come in another order than the references
+    /// Results of a batch have another order than the references
     BatchOrder,
-    /// A reference that makes no sense fails the whole batch
+    /// An invalid reference fails the whole batch
     BadRefFailsTheBatch,
     /// Instances have no zone
     NoZone,
@@ -55,23 +55,23 @@ pub enum Fault {
     NameMissAsGone,
     /// An instance that is not in the listing is GONE
     NotListedAsGone,
-    /// An empty listing means that all instances that there were are gone
+    /// An empty listing makes all known instances GONE
     EmptyListAsGone,
-    /// A look-up that fails means that all its instances are gone
+    /// A failed look-up makes all its instances GONE
     FailedLookUpAsGone,
     /// The checksum of a listing is wrong
     WrongChecksum,
-    /// A watch of instances never says that it is synced, and never ends
+    /// A watch of instances never sends Synced, and never ends
     NeverSynced,
-    /// A watch begins without RESET
+    /// A watch begins without Reset
     NoReset,
-    /// A watch with a token goes on from now, whatever came since the token
+    /// A watch with a token skips the events since the token
     ResumesFromNow,
     /// A page of instances that cannot be read ends the listing as if it were complete
     SyncedAfterBrokenPage,
     /// A vendor error for the first page of instances is an empty listing
     EmptyListOnError,
-    /// The first instance of each page but the first is lost
+    /// The first instance of each page is lost, except on the first page
     LosesItemsBetweenPages,
     /// A whole listing is sent as one message
     OneGiantChunk,
@@ -85,111 +85,111 @@ pub enum Fault {
     ActiveWithoutAddress,
     /// Each Ensure of a finished load balancer writes a tag with the time
     RewritesOnRepeat,
-    /// Each Ensure lists the vendor's load balancers anew
+    /// Each Ensure lists the vendor's load balancers again
     NoopAsksTheVendor,
-    /// What was applied is kept in memory, not in a tag
+    /// The applied state is stored in memory, not in a tag
     HashInMemory,
-    /// Whose a load balancer is is kept in memory, not in tags
+    /// The owner of a load balancer is stored in memory, not in tags
     ForgetsTags,
-    /// Names are random, and tags are set when all is done: a crash in between leaks
+    /// Names are random, and tags are written at the end: a crash before leaks a load balancer
     LeaksOnCrash,
-    /// An Ensure for a load balancer that is being worked on is refused
+    /// An Ensure during another change of the load balancer is refused
     RefusesWhileBusy,
-    /// Fences are not looked at
+    /// Fences are ignored
     IgnoresFences,
-    /// Deleting what never was is an error
+    /// Deleting a load balancer that never existed is an error
     DeleteOfNothingFails,
-    /// Deleting finds what the request names by its ID, and nothing else
+    /// Deletions use the vendor ID in the request, and nothing else
     DeletesByIdAlone,
-    /// Deleting what is still being made answers ABSENT and does nothing
+    /// Deleting a load balancer that is being created answers ABSENT and does nothing
     DeleteMissesWhatIsBeingMade,
-    /// A deletion that is under way is answered with ABSENT
+    /// A deletion in progress is answered with ABSENT
     AbsentTooEarly,
-    /// An Ensure that was answered ACTIVE once is answered from memory for ever
+    /// After an ACTIVE answer, the same Ensure is answered from memory for ever
     CachesAnswers,
-    /// Owners are told apart by namespace and name: a Service that is made anew is the old one
+    /// Owners are identified by namespace and name: a recreated Service counts as the old one
     OwnersByName,
     /// Deleting removes the load balancers of all clusters whose owner has the same UID
     IgnoresTheCluster,
-    /// A load balancer that the request names is taken and deleted whoever owns it
+    /// A load balancer that the request names is changed and deleted whatever its owner is
     TouchesForeign,
-    /// Load balancers that are nobody's are taken over without being asked to
+    /// Load balancers without owner are adopted without a request
     AdoptsUnasked,
-    /// A change of a backend set is taken for the whole set
+    /// A delta of a backend set is taken as the whole set
     DeltaIsFull,
-    /// A backend set that is unknown is taken for an empty one
+    /// An unknown backend set is taken as an empty one
     UnknownSetIsEmpty,
-    /// Other members rewrite the listeners, too
+    /// A change of members also rewrites the listeners
     MemberChangeTouchesListeners,
-    /// Another port makes the load balancer anew
+    /// Another port recreates the load balancer
     PortChangeRecreates,
-    /// What cannot change in place is made anew without being asked to
+    /// A change that is impossible in place recreates the load balancer without permission
     RecreatesUnasked,
-    /// An owner of another name gets another load balancer, and the old one stays
+    /// A renamed owner gets another load balancer, and the old one stays
     RenameForgets,
-    /// A load balancer that broke stays PENDING
+    /// A load balancer in the vendor's error state stays PENDING
     ErrorStaysPending,
-    /// The vendor's 409 while it works is final
+    /// The vendor's 409 during a change is reported as a final error
     ConflictIsFinal,
-    /// Load balancers that are not finished are not listed
+    /// Incomplete load balancers are not listed
     ListHidesUnfinished,
-    /// Hashes of another version are rewritten
+    /// A hash of another version is rewritten
     HashVersionRewrites,
     /// Dry runs write
     DryRunWrites,
     /// Source ranges are ignored
     SourceRangesIgnored,
-    /// Names that are wished for are taken, and passed over
+    /// Requested names are accepted and ignored
     NamesIgnored,
-    /// Routes that are there already are told as APPLIED
+    /// Existing routes are reported as APPLIED
     UnchangedAsApplied,
-    /// Laying routes removes those that nobody owns in the same cluster's network
+    /// Creating routes removes routes without owner in the same cluster's network
     RemovesForeignRoutes,
-    /// Deletions of routes do not ask whose they are
+    /// Deletions of routes do not verify ownership
     DeletesUnownedRoutes,
-    /// A foreign route in the way is taken over
+    /// A conflicting route of another owner is taken over
     TakesOverRoutes,
     /// One route that fails fails the batch
     BadRouteFailsTheBatch,
-    /// Routes of a request beyond the hundredth are told as APPLIED, and not laid
+    /// Routes of a request beyond the hundredth are reported as APPLIED, and not created
     LosesLateRoutes,
-    /// Vendor calls know no limit, and nobody is told
+    /// Vendor calls are not limited, and Cost does not include the additional ones
     Overspends,
-    /// Changes of load balancers wait until all that shall be made is made, however urgent they are
+    /// Changes of load balancers wait until all pending creates are done, even if they are urgent
     CreatesGoFirst,
-    /// The vendor's Retry-After is not read
+    /// The vendor's Retry-After is ignored
     IgnoresRetryAfter,
-    /// A throttled look-up is repeated one by one
+    /// A throttled batch is repeated as single look-ups
     FansOutThrottledBatch,
-    /// 429 counts as any other failure, and nobody reads what the vendor says is left of its limit
+    /// 429 counts as any other failure, and the vendor's rate-limit headers are ignored
     ThrottleUnnoticed,
-    /// Answers cost nothing
+    /// The Cost of answers is always 0
     CostIsZero,
-    /// Answers cost one call at most
+    /// The Cost of answers is at most one call
     CostTooLow,
-    /// Deadlines of callers are not read
+    /// Deadlines of callers are ignored
     IgnoresDeadlines,
-    /// A create whose answer is lost is sent again, without a client token
+    /// A create whose response is lost is repeated without a client token
     RetriesCreates,
-    /// What was just made is taken to show in listings at once
+    /// New objects are expected in listings at once
     TrustsStaleReads,
-    /// What failed while the vendor was away is given up for good
+    /// Requests that failed during a vendor outage are given up for ever
     GivesUpInOutages,
-    /// A client that hangs up cuts what is being made for it
+    /// A caller that closes its connection interrupts the creation of its load balancer
     DisconnectCuts,
-    /// Callers need not prove who they are
+    /// Callers need not authenticate
     AdmitsEverybody,
-    /// Callers need a token, and any one will do for everything
+    /// Callers need a token, and any valid one has all roles
     IgnoresRoles,
     /// SIGTERM ends the process at once
     DiesOnSigterm,
-    /// A configuration file with faults ends the process
+    /// An invalid configuration file ends the process
     BadConfigStops,
     /// The vendor's token is read at the start only
     TokenReadOnce,
     /// The serving certificate is read at the start only
     CertificateReadOnce,
-    /// Connections never end of old age
+    /// Connections never end because of their age
     EternalConnections,
 }
 
@@ -200,14 +200,14 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// What is wrong, in one sentence.
+    /// A sentence that describes the fault.
     #[must_use]
     pub fn sentence(self) -> String {
         let value = self.to_possible_value();
         value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
     }
 
-    /// All of them with their sentences, one a line.
+    /// All faults with their descriptions, one per line.
     #[must_use]
     pub fn table() -> String {
         let lines = Self::value_variants().iter();

@@ -1,4 +1,4 @@
-//! Faults in how the process treats its flags and signals.
+//! Faults in how the process handles its flags and signals.
 
 use std::{
     fs::File,
@@ -13,10 +13,10 @@ use tokio_util::task::TaskTracker;
 
 use super::Fault;
 
-/// Between two looks at the configuration file.
+/// Pause between two checks of the configuration file.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The flags as they are taken.
+/// The flags as the faulty adapter interprets them.
 pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     if matches!(fault, Fault::AdmitsEverybody | Fault::IgnoresRoles) {
         options.security = SecurityOptions {
@@ -45,24 +45,24 @@ pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     options
 }
 
-/// The same file, whatever takes its place later.
+/// Refers to the file that is at this path now, even if another one replaces it later.
 fn as_it_is(path: &Path) -> PathBuf {
-    // What cannot be opened is told by whoever reads it. Open until the process ends.
+    // An error is reported when the adapter reads the file. The descriptor stays open until the process ends.
     let open = File::open(path).map(IntoRawFd::into_raw_fd);
     open.map_or_else(|_error| path.to_owned(), |file| format!("/dev/fd/{file}").into())
 }
 
-/// Whether callers of this adapter prove who they are.
+/// Whether the flags require callers to authenticate.
 pub(crate) fn callers_prove(options: &Options) -> bool {
     let SecurityOptions { authentication, tls_cert, tls_ca_cert, .. } = &options.security;
     let usual = tls_cert.is_some() || tls_ca_cert.is_some();
     authentication.map_or(usual, |kind| kind != AuthenticationKind::None)
 }
 
-/// Ends the process where it should go on. Must be called inside a runtime.
+/// Ends the process where it should continue. Must be called inside a runtime.
 ///
 /// # Errors
-/// If signals cannot be listened for.
+/// Fails if signals cannot be listened for.
 pub(crate) fn follow(fault: Fault, options: &Options) -> std::io::Result<()> {
     if fault == Fault::DiesOnSigterm {
         let mut term = signal(SignalKind::terminate())?;
@@ -86,7 +86,7 @@ pub(crate) fn follow(fault: Fault, options: &Options) -> std::io::Result<()> {
     Ok(())
 }
 
-#[expect(clippy::exit, reason = "this is the mistake")]
+#[expect(clippy::exit, reason = "this is the fault")]
 fn end() {
     std::process::exit(3);
 }

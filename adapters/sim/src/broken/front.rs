@@ -1,4 +1,5 @@
-//! Before the services: passes requests and answers on, and spoils some. Each service has a file; what they share is here.
+//! The layer in front of the services: forwards requests and answers, and changes some. Each service has a file; this one has what they
+//! share.
 
 mod adapter;
 mod balancers;
@@ -28,7 +29,7 @@ use super::{Fault, memory::Memory};
 /// A stream of messages.
 type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
-/// What stands before the good services.
+/// The layer in front of the services without fault.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
     fault: Fault,
@@ -41,7 +42,7 @@ impl Front {
         Self { fault, memory, good }
     }
 
-    /// The spoilt services, and whatever else there is.
+    /// The faulty services, and all others.
     pub(super) fn routes(self) -> Routes {
         let mut routes = Routes::new(AdapterServiceServer::new(self.clone()))
             .add_service(InstanceServiceServer::new(self.clone()))
@@ -76,7 +77,7 @@ impl Front {
         RouteServiceClient::new(self.good.clone())
     }
 
-    /// What is done to every request.
+    /// Changes every request.
     fn admit<T>(
         &self,
         request: &mut Request<T>,
@@ -91,12 +92,12 @@ impl Front {
         }
         let Some(context) = context(request.get_mut()) else { return Ok(()) };
         if self.is(Fault::StrictEnums) && Priority::try_from(context.priority).is_err() {
-            return Err(AdapterError::field("context.priority", "is not known").into());
+            return Err(AdapterError::field("context.priority", "unknown value").into());
         }
         Ok(())
     }
 
-    /// One fence for all: none is older than another.
+    /// The same fence for all requests, so that none is older than another.
     fn level(&self, fence: &mut Option<Fence>) {
         if self.is(Fault::IgnoresFences)
             && let Some(fence) = fence
@@ -105,7 +106,7 @@ impl Front {
         }
     }
 
-    /// What an answer is said to cost.
+    /// Changes the Cost of an answer.
     fn price(&self, cost: &mut Option<Cost>) {
         let Some(cost) = cost else { return };
         if self.is(Fault::CostIsZero) {
@@ -118,7 +119,7 @@ impl Front {
     }
 }
 
-/// The same question, asked by the same caller.
+/// The same message in a request of the same caller.
 fn beside<T, U>(request: &Request<T>, message: U) -> Request<U> {
     let mut other = Request::from_parts(request.metadata().clone(), request.extensions().clone(), message);
     other.metadata_mut().remove("grpc-timeout");

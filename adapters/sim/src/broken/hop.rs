@@ -1,4 +1,4 @@
-//! Between driver and vendor: an HTTP hop that sends more than it is asked to.
+//! An HTTP hop between driver and vendor that sends additional requests.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Fault;
 
-/// Stands before the cloud.
+/// The hop in front of the cloud.
 #[derive(Debug)]
 pub(crate) struct Hop {
     fault: Fault,
@@ -22,7 +22,7 @@ pub(crate) struct Hop {
     client: reqwest::Client,
 }
 
-/// A call, to be sent as often as this hop likes.
+/// A request that can be sent several times.
 struct Call {
     method: Method,
     path: String,
@@ -31,11 +31,11 @@ struct Call {
 }
 
 impl Hop {
-    /// Listens on a loopback port of its own, for as long as the process lives.
+    /// Listens on a loopback port of its own until the process ends.
     ///
     /// # Errors
-    /// Without a port, or without a TLS library.
-    #[expect(clippy::disallowed_methods, reason = "this is the mistake: calls that no budget pays for")]
+    /// Fails without a free port, or without a TLS library.
+    #[expect(clippy::disallowed_methods, reason = "this is the fault: calls without a budget")]
     pub(crate) async fn start(fault: Fault, cloud: Uri) -> anyhow::Result<Uri> {
         let client = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build()?;
         let cloud = cloud.to_string().trim_end_matches('/').to_owned();

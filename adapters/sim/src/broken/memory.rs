@@ -1,4 +1,4 @@
-//! What the broken places tell each other, and what they should have kept at the vendor.
+//! State shared by the modules with faults, including what an adapter should store in the cloud.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,54 +28,54 @@ pub(crate) struct Memory {
     notes: Mutex<Notes>,
 }
 
-/// Each is used by one fault or two. What is remembered is found again by a key, an ID or a destination, which belong to one cluster: what
-/// is asked for other clusters at the same time changes nothing.
+/// Each field is used by one or two faults. Entries are found by a key, an ID or a destination, each of which belongs to one cluster, so
+/// that concurrent requests for other clusters are not affected.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Ensured at least once.
+    /// Load balancers with at least one Ensure.
     pub(crate) seen: BTreeSet<Key>,
-    /// An Ensure is under way.
+    /// Load balancers with an Ensure in progress.
     pub(crate) busy: BTreeSet<Key>,
-    /// Asked for, and not known to be there yet.
+    /// Load balancers that were requested, and are not known to be complete.
     pub(crate) unfinished: BTreeSet<Key>,
-    /// Names of load balancers that shall be made, and when that was tried last.
+    /// Names of load balancers to create, with the time of the last attempt.
     pub(crate) creates: BTreeMap<String, Instant>,
-    /// Whose caller hung up.
+    /// Load balancers whose caller closed its connection.
     pub(crate) cut: BTreeSet<Key>,
-    /// How often it was answered ACTIVE.
+    /// Number of ACTIVE answers.
     pub(crate) finished: BTreeMap<Key, u64>,
-    /// Whose Ensure failed while the vendor was away.
+    /// Load balancers whose Ensure failed during an outage of the vendor.
     pub(crate) given_up: BTreeSet<Key>,
-    /// The owner's UID when it was first asked for, by cluster, namespace and name.
+    /// The owner's UID in the first request, by cluster, namespace and name.
     pub(crate) owners: BTreeMap<(String, String, String), String>,
-    /// Instances that were there, by provider ID.
+    /// Instances that existed, by provider ID.
     pub(crate) instances: BTreeSet<String>,
-    /// Those of them that the last listing, an empty one, did not have.
+    /// Those of them that the last listing lacked, which was empty.
     pub(crate) vanished: BTreeSet<String>,
-    /// The owner's name when it was first asked for.
+    /// The owner's name in the first request.
     pub(crate) names: BTreeMap<Key, String>,
     /// Answers by request.
     pub(crate) answers: BTreeMap<Vec<u8>, EnsureLoadBalancerResponse>,
-    /// Load balancers that somebody named as known, by ID.
+    /// Load balancers that a request named as known, by ID.
     pub(crate) claims: BTreeMap<String, LoadBalancerKey>,
-    /// Routes that somebody named, by destination.
+    /// Routes that a request named, by destination.
     pub(crate) routes: BTreeMap<String, RouteKey>,
-    /// The networks of clusters.
+    /// The CIDRs of clusters.
     pub(crate) networks: BTreeSet<IpNet>,
-    /// Tags that should be at the vendor, by the load balancer's ID or name.
+    /// Tags that should be in the cloud, by the load balancer's ID or name.
     pub(crate) tags: BTreeMap<String, Tags>,
     /// Listeners with their ports, by pool.
     pub(crate) listeners: BTreeMap<String, (String, Port)>,
-    /// Pools whose listener was touched for nothing.
+    /// Pools whose listener was updated without need.
     pub(crate) touched: BTreeSet<String>,
-    /// Whether callers were to prove who they are.
+    /// Whether the flags require callers to authenticate.
     pub(crate) callers_prove: bool,
     /// The vendor's token.
     pub(crate) secret: Option<SecretString>,
 }
 
 impl Memory {
-    /// Another number each time.
+    /// A different number on each call.
     pub(crate) fn count(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The table, on recorded answers.
+//! Tests the table on recorded responses.
 
 use bytes::Bytes;
 use cloud_adapter::vendor::Family;
@@ -18,14 +18,14 @@ fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> 
     response
 }
 
-/// An answer as simcloud gives it.
+/// A response in simcloud's format.
 fn refused(status: u16, code: &str) -> VendorResponse {
     let body = json!({ "code": code, "message": "why", "details": {}, "request_id": "req-000007" });
     answer(status, &[("x-request-id", "req-000007")], &body.to_string())
 }
 
 #[test]
-fn each_refusal_has_one_meaning() {
+fn each_error_response_maps_to_one_fault() {
     for (status, code, reading, writing) in [
         (400, "invalid_request", Fault::Invalid, Fault::Invalid),
         (400, "invalid_next_hop", Fault::Invalid, Fault::Invalid),
@@ -68,14 +68,14 @@ fn each_refusal_has_one_meaning() {
 }
 
 #[test]
-fn success_is_no_error() {
+fn success_has_no_fault() {
     for status in [200, 202, 204] {
         assert_eq!(classify(WRITE, &answer(status, &[], "{}")), None, "{status}");
     }
 }
 
 #[test]
-fn a_proxy_that_answers_for_the_cloud_is_never_absence() {
+fn answer_of_a_proxy_is_never_absence() {
     let page = "<html><body>404 Not Found</body></html>";
     let error = classify(READ, &answer(404, &[], page)).expect("a refusal");
     assert_eq!((error.fault, error.code), (Fault::Nonsense, None));
@@ -83,13 +83,13 @@ fn a_proxy_that_answers_for_the_cloud_is_never_absence() {
 }
 
 #[test]
-fn a_long_page_is_cut() {
+fn long_error_page_is_shortened() {
     let error = classify(READ, &answer(502, &[], &"x".repeat(5000))).expect("a refusal");
     assert!(error.message.len() < 200, "{}", error.message);
 }
 
 #[test]
-fn the_delay_is_taken_to_the_letter() {
+fn retry_after_is_parsed_exactly() {
     let date = ("date", "Sat, 21 Nov 2026 08:00:00 GMT");
     let second = Duration::from_secs;
     for (headers, wanted) in [
@@ -107,7 +107,7 @@ fn the_delay_is_taken_to_the_letter() {
 }
 
 #[test]
-fn an_item_of_a_batch_is_judged_by_its_code() {
+fn batch_item_is_classified_by_its_code() {
     for (code, wanted) in [
         ("not_found", Fault::NotFound),
         ("route_exists", Fault::Busy),

@@ -1,4 +1,4 @@
-//! Route changes, grouped into the vendor's calls. Pure.
+//! Groups route changes into vendor calls. Pure.
 
 use cloud_adapter::driver::{Fault, Location, RouteChanges, VendorError, WantedRoute};
 use ipnet::IpNet;
@@ -10,7 +10,7 @@ use crate::{
     step::{RouteBatch, Step},
 };
 
-/// As few calls as they fit into. Removals come first, for a route may take the place of another.
+/// Uses as few calls as possible. Removals come first, because a new route may replace a removed one.
 pub(crate) fn plan_routes(changes: &RouteChanges, region: &str) -> Vec<Step> {
     let mut batches = vec![RouteBatch::default()];
     for id in &changes.remove {
@@ -50,7 +50,7 @@ fn request(route: &WantedRoute, region: &str) -> Result<AddRoute, VendorError> {
         Location::Here(id) => Some(id),
         Location::Elsewhere | Location::Malformed => {
             return Err(invalid(format!(
-                "next_hop.provider_id: {:?} is no instance of region {region}",
+                "next_hop.provider_id: {:?} is not an instance of region {region}",
                 hop.provider_id
             )));
         }
@@ -60,7 +60,9 @@ fn request(route: &WantedRoute, region: &str) -> Result<AddRoute, VendorError> {
         text => Some(text.parse().map_err(|error| invalid(format!("next_hop.address: {text:?}: {error}")))?),
     };
     if !hop.interface.is_empty() {
-        return Err(invalid("next_hop.interface: this cloud routes to instances and addresses".to_owned()));
+        return Err(invalid(
+            "next_hop.interface: this cloud routes to instances and addresses only".to_owned(),
+        ));
     }
     let tags = ownership::route_tags(route);
     Ok(AddRoute { destination: destination.trunc(), next_hop_instance, next_hop_address, tags })
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn as_few_calls_as_they_fit_into() {
+    fn route_changes_use_the_fewest_calls() {
         for (removals, additions, wanted) in [
             (0, 0, vec![]),
             (1, 1, vec!["remove 1 and add 1 routes"]),
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_names_its_node_for_machines_and_for_people() {
+    fn route_tags_have_node_uid_and_name() {
         let route = request(&wanted("10.0.1.0/24", "sim://sim-1/i-7", "10.9.0.7"), "sim-1").expect("good");
         assert_eq!(route.next_hop_instance.as_deref(), Some("i-7"));
         assert_eq!(route.next_hop_address, Some([10, 9, 0, 7].into()));
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_cannot_be_asked_for_keeps_its_place_and_says_why() {
+    fn invalid_route_keeps_its_place_with_its_error() {
         for (route, field) in [
             (wanted("10.0.1.0/99", "sim://sim-1/i-7", ""), "key.destination"),
             (wanted("10.0.1.0/24", "sim://sim-2/i-7", ""), "next_hop.provider_id"),

@@ -1,4 +1,5 @@
-//! Plans, carried out on a whole simulated cloud, one first step after the other: what is predicted must come true, and settle.
+//! Executes plans on a simulated cloud, always the first step of a new plan: the first plan must predict all writes, and the result must be
+//! stable.
 
 mod adoption;
 mod hostile;
@@ -30,7 +31,7 @@ type Record = LoadBalancerRecord<LoadBalancer>;
 /// More writes than any plan here has.
 const WRITES_MAX: usize = 60;
 
-/// A cloud, and the writes that were made in it.
+/// A cloud, and the writes made in it.
 struct Bench {
     cloud: Cloud,
     now: Moment,
@@ -52,7 +53,7 @@ impl Bench {
     fn observe(&mut self) -> Option<Record> {
         let body = self.send(&Call::new(Operation::ListLoadBalancers));
         let page: LoadBalancerPage = serde_json::from_value(body).expect("readable");
-        assert!(page.load_balancers.len() <= 1, "a second one was made");
+        assert!(page.load_balancers.len() <= 1, "a second one was created");
         page.load_balancers.into_iter().next().map(translate::load_balancer)
     }
 
@@ -66,7 +67,7 @@ impl Bench {
         self.now += Moment::from_millis(300);
     }
 
-    /// Carries out at most `most` first steps; answers whether nothing is left.
+    /// Executes at most `most` first steps; returns whether nothing is left.
     fn run(&mut self, desired: &DesiredLoadBalancer, most: usize) -> bool {
         for _ in 0..most {
             match self.plan(desired).expect("possible").first() {
@@ -77,7 +78,7 @@ impl Bench {
         false
     }
 
-    /// Converges, checks that the writes are those that the first plan foretold, and answers what is there and the writes.
+    /// Converges, asserts that the writes are those of the first plan, and returns the load balancer and the writes.
     #[track_caller]
     fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let foretold: Vec<String> =
@@ -124,7 +125,7 @@ fn call(step: &Step) -> Call {
             call.on(pool).body(&body(&SetMembers { members: members.clone() }))
         }
         Step::UpdateMembers { pool, change, .. } => call.on(pool).body(&body(change)),
-        Step::BatchRoutes(_) => panic!("no step of a load balancer"),
+        Step::BatchRoutes(_) => panic!("not a step of a load balancer"),
     }
 }
 
@@ -178,7 +179,7 @@ fn backend(n: u8) -> Backend {
     }
 }
 
-/// As the runtime does: the hash follows the specification.
+/// Sets the hash of the specification, as the runtime does.
 fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
     desired.hash = format!("1-{}", ownership::digest(&[&format!("{:?}", desired.spec)]));
     desired
@@ -195,7 +196,7 @@ fn members(record: &Record) -> Vec<(String, u16, u16)> {
 }
 
 #[test]
-fn a_new_load_balancer_costs_one_write_one_a_port_and_one() {
+fn new_load_balancer_costs_ports_plus_two_writes() {
     let (record, writes) = Bench::new().settled(&web([tcp(80), tcp(443), udp(53)]));
     assert_eq!(
         writes,
@@ -212,7 +213,7 @@ fn a_new_load_balancer_costs_one_write_one_a_port_and_one() {
 }
 
 #[test]
-fn nothing_is_left_to_do_for_what_is_as_desired() {
+fn plan_is_empty_in_the_desired_state() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -220,7 +221,7 @@ fn nothing_is_left_to_do_for_what_is_as_desired() {
 }
 
 #[test]
-fn a_node_that_joins_costs_one_write_a_port_and_no_tag() {
+fn joining_node_costs_one_write_per_port_and_no_tags() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80), tcp(443)]);
     bench.settled(&desired);
@@ -234,7 +235,7 @@ fn a_node_that_joins_costs_one_write_a_port_and_no_tag() {
 }
 
 #[test]
-fn a_whole_new_set_of_members_is_sent_as_such() {
+fn different_members_are_sent_as_a_whole_set() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -245,7 +246,7 @@ fn a_whole_new_set_of_members_is_sent_as_such() {
 }
 
 #[test]
-fn a_draining_backend_gets_no_new_connections() {
+fn draining_backend_gets_weight_zero() {
     let mut bench = Bench::new();
     let mut desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -283,7 +284,7 @@ fn another_node_port_changes_the_members_in_place() {
 }
 
 #[test]
-fn the_proxy_protocol_comes_with_another_pool_and_without_a_gap() {
+fn proxy_protocol_switches_pools_without_a_gap() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     let proxied = contract::Listener { proxy_protocol: ProxyProtocol::V2.into(), ..tcp(80) };
@@ -292,7 +293,7 @@ fn the_proxy_protocol_comes_with_another_pool_and_without_a_gap() {
         writes,
         [
             "create pool tcp-80",
-            "give listener tcp/80 its new pool",
+            "assign the new pool to listener tcp/80",
             "delete pool tcp-80 (pool-0001)",
             "tag load balancer as complete",
         ]
@@ -341,7 +342,7 @@ fn settings_of_listeners_and_pools_change_in_place() {
     assert_eq!(traffic.app_protocol.as_deref(), Some("kubernetes.io/h2c"));
     assert!(
         pool.algorithm.is(&model::Algorithm::SourceIp),
-        "the listener's word comes before the parameter's"
+        "the listener's algorithm takes precedence over the parameter"
     );
     let monitor = pool.health_monitor.known().cloned().flatten().expect("set");
     assert_eq!(monitor.protocol, MonitorProtocol::Https);
@@ -353,7 +354,7 @@ fn settings_of_listeners_and_pools_change_in_place() {
 }
 
 #[test]
-fn where_and_how_large_it_is_cannot_change() {
+fn placement_is_immutable() {
     let mut bench = Bench::new();
     let placed = with(web([tcp(80)]), |spec| {
         spec.address_pool = "public".into();
@@ -363,13 +364,13 @@ fn where_and_how_large_it_is_cannot_change() {
     });
     let (record, _) = bench.settled(&placed);
     let error =
-        plan(&web([tcp(80)]), &Fence::default(), Some(&record), "sim-1").expect_err("placed otherwise");
+        plan(&web([tcp(80)]), &Fence::default(), Some(&record), "sim-1").expect_err("another placement");
     assert_eq!(error.fault, Fault::Immutable);
     assert_eq!(error.fields, ["spec.address_pool", "spec.subnets", "spec.size", "spec.zone"]);
 }
 
 #[test]
-fn what_a_person_changed_at_the_vendor_is_put_right_without_a_new_tag() {
+fn manual_change_is_corrected_without_a_tag_write() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -385,7 +386,7 @@ fn what_a_person_changed_at_the_vendor_is_put_right_without_a_new_tag() {
 }
 
 #[test]
-fn the_users_tags_stand_beside_ours() {
+fn user_tags_and_adapter_tags_coexist() {
     let mut bench = Bench::new();
     let tagged = with(web([tcp(80)]), |spec| {
         spec.tags.insert("team".into(), "a".into());
@@ -399,7 +400,7 @@ fn the_users_tags_stand_beside_ours() {
 }
 
 #[test]
-fn a_name_that_is_wished_for_costs_one_write_and_nothing_else() {
+fn requested_name_costs_one_write() {
     let mut bench = Bench::new();
     let named = |name: &str| with(web([tcp(80)]), |spec| spec.name = name.into());
     let (record, writes) = bench.settled(&named("front"));
@@ -409,15 +410,15 @@ fn a_name_that_is_wished_for_costs_one_write_and_nothing_else() {
     let id = renamed.summary.vendor_id.clone();
     assert_eq!(
         (renamed.summary.name.as_str(), writes),
-        ("back", vec![format!("call load balancer {id} back")])
+        ("back", vec![format!("rename load balancer {id} to back")])
     );
     assert_eq!(id, record.summary.vendor_id);
     let plain = DesiredLoadBalancer { hash: other.hash, ..web([tcp(80)]) };
-    assert_eq!(bench.plan(&plain), Ok(vec![]), "who wishes for nothing keeps what there is");
+    assert_eq!(bench.plan(&plain), Ok(vec![]), "without a requested name, the existing one stays");
 }
 
 #[test]
-fn what_cannot_change_in_place_is_named() {
+fn immutable_fields_are_reported() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     for (field, change) in [
@@ -434,8 +435,9 @@ fn what_cannot_change_in_place_is_named() {
     }
 }
 
+// Behaviour: S28
 #[test]
-fn what_cannot_change_in_place_holds_up_nothing_else() {
+fn immutable_fields_do_not_block_other_changes() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, change) in [
         ("spec.scheme", (|spec| spec.scheme = load_balancer_spec::Scheme::Internal.into()) as Set),
@@ -455,12 +457,12 @@ fn what_cannot_change_in_place_holds_up_nothing_else() {
         let there = bench.observe().expect("there");
         assert_eq!(there.summary.applied_hash, before.summary.applied_hash);
         assert!(there.summary.backends > before.summary.backends, "{field}");
-        assert_eq!(bench.plan(&desired), Ok(vec![]), "taken back it is as it was");
+        assert_eq!(bench.plan(&desired), Ok(vec![]), "the former state is restored");
     }
 }
 
 #[test]
-fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
+fn unsupported_requests_are_refused_before_any_write() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, fault, change) in [
         (
@@ -509,7 +511,7 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_port_of_udp_or_sctp_is_probed_only_where_another_port_tells() {
+fn udp_and_sctp_need_another_health_check_port() {
     let probe = |protocol: Protocol, port| {
         let desired = with(web([tcp(53)]), |spec| {
             spec.listeners[0].protocol = protocol.into();
@@ -527,7 +529,7 @@ fn a_port_of_udp_or_sctp_is_probed_only_where_another_port_tells() {
 }
 
 #[test]
-fn deletion_is_one_write_and_none_while_it_is_under_way() {
+fn deletion_is_one_write() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80), tcp(443)]));
     let record = bench.observe().expect("there");
@@ -537,7 +539,7 @@ fn deletion_is_one_write_and_none_while_it_is_under_way() {
         ["delete load balancer lb-0001 with all its parts"]
     );
     bench.send(&call(&steps[0]));
-    let record = bench.observe().expect("on its way out");
+    let record = bench.observe().expect("deletion in progress");
     assert_eq!(record.summary.state(), LoadBalancerState::Deleting);
     assert_eq!(plan_deletion(&record.detail), []);
     bench.now += Moment::from_millis(300);

@@ -1,4 +1,4 @@
-//! What a load balancer shall be, in the vendor's words and its limits. Pure.
+//! The desired state of a load balancer, in the vendor's terms and within its limits. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +22,11 @@ use crate::{
     step::Port,
 };
 
-/// The largest weight of a member.
+/// Maximum weight of a member.
 const WEIGHT_MAX: u32 = 256;
-/// Seconds, where the Service does not say. The vendor's own default.
+/// Default idle timeout in seconds; the same as the vendor's.
 const IDLE_TIMEOUT: u32 = 60;
-/// How backends are probed where the Service does not say.
+/// Default health check, where the Service sets nothing.
 const MONITOR_INTERVAL: u32 = 10;
 const MONITOR_TIMEOUT: u32 = 5;
 const MONITOR_HEALTHY: u32 = 2;
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
     pub(super) families: Vec<IpFamily>,
     pub(super) vips: Vec<IpAddr>,
     pub(super) placement: Placement,
-    /// Without the hash.
+    /// Tags without the hash.
     pub(super) tags: Tags,
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Wanted {
 pub(super) struct WantedPort {
     /// Seconds.
     pub(super) idle_timeout: u32,
-    /// Empty: everybody.
+    /// Empty: all clients.
     pub(super) allowed: BTreeSet<IpNet>,
     pub(super) traffic: Traffic,
     pub(super) pool: WantedPool,
@@ -70,7 +70,7 @@ impl Wanted {
     /// Translates a desired state.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
+    /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
     pub(super) fn read(desired: &DesiredLoadBalancer, region: &str) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         if let Some(key) = spec.tags.keys().find(|key| ownership::is_reserved(key)) {
@@ -98,13 +98,13 @@ impl Wanted {
     }
 }
 
-/// What all ports share.
+/// Settings shared by all ports.
 struct Pools<'a> {
     parameters: Parameters,
     allowed: BTreeSet<IpNet>,
     persistence: Option<Persistence>,
     check: Option<&'a contract::HealthCheck>,
-    /// Without ports.
+    /// A load balancer without ports.
     members: Vec<Member>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Pools<'a> {
         members.map(|member| ((member.address, member.port), member)).collect()
     }
 
-    /// A node port that speaks UDP or SCTP answers no probe: without another port to probe, all its members count as healthy.
+    /// A node port for UDP or SCTP answers no health check: without another port to check, all its members count as healthy.
     fn monitor(&self, protocol: ListenerProtocol) -> Result<Option<HealthMonitor>, VendorError> {
         let check = self.check.cloned().unwrap_or_default();
         if check.kind() == health_check::Kind::None
@@ -165,7 +165,7 @@ impl<'a> Pools<'a> {
         let field = |name: &str| format!("spec.health_check.{name}");
         let interval = seconds(&field("interval"), check.interval)?;
         let timeout = seconds(&field("timeout"), check.timeout)?;
-        // What is not said follows what is.
+        // Unset fields follow those that are set.
         let interval = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(MONITOR_INTERVAL));
         let timeout = timeout.unwrap_or(MONITOR_TIMEOUT.min(interval));
         if timeout > interval {
@@ -212,7 +212,7 @@ fn said(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The parameter of the same name is for listeners that say nothing.
+/// The parameter of the same name applies to listeners without an algorithm.
 fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorError> {
     match listener.algorithm() {
         listener::Algorithm::Unspecified => Ok(None),
@@ -220,14 +220,14 @@ fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorE
         listener::Algorithm::LeastConnections => Ok(Some(Algorithm::LeastConnections)),
         listener::Algorithm::SourceIp => Ok(Some(Algorithm::SourceIp)),
         listener::Algorithm::SourceIpPort => {
-            Err(unsupported("algorithm", "this cloud does not look at the client's port: use SOURCE_IP"))
+            Err(unsupported("algorithm", "this cloud cannot balance by client port: use SOURCE_IP"))
         }
     }
 }
 
 fn traffic(listener: &contract::Listener) -> Result<Traffic, VendorError> {
     let application = match listener.application() {
-        // With certificates alone: as this cloud likes.
+        // Unset, with certificates only: the vendor's default applies.
         listener::Application::Unspecified if !listener.tls_refs.is_empty() => Application::Tls,
         listener::Application::Unspecified | listener::Application::Pass => Application::Pass,
         listener::Application::Http => Application::Http,
@@ -247,7 +247,7 @@ fn families(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpFamily>, VendorEr
     let family = |family| match family {
         contract::IpFamily::Ipv4 => Ok(IpFamily::Ipv4),
         contract::IpFamily::Ipv6 => Ok(IpFamily::Ipv6),
-        contract::IpFamily::Unspecified => Err(invalid("spec.ip_families", "holds an unknown family")),
+        contract::IpFamily::Unspecified => Err(invalid("spec.ip_families", "has an unknown family")),
     };
     spec.ip_families().map(family).collect()
 }
@@ -264,7 +264,7 @@ fn vips(spec: &contract::LoadBalancerSpec, families: &[IpFamily]) -> Result<Vec<
         if !taken.insert(IpFamily::of(vip)) {
             return Err(invalid(
                 field,
-                format!("{vip} is the second of its family: this cloud takes one of each"),
+                format!("{vip} is the second address of its family: this cloud takes one per family"),
             ));
         }
         vips.push(vip);
@@ -291,7 +291,7 @@ fn persistence(spec: &contract::LoadBalancerSpec) -> Result<Option<Persistence>,
     }
 }
 
-/// One member for each of the load balancer's families in which the backend has an address.
+/// One member for each family of the load balancer in which the backend has an address.
 fn members(backend: &Backend, families: &[IpFamily], region: &str) -> Result<Vec<Member>, VendorError> {
     let field = |name: &str| format!("backends[{}].{name}", backend.provider_id);
     let weight = match (backend.draining, backend.weight) {
@@ -320,10 +320,10 @@ fn proxied(listener: &contract::Listener, plain: PoolProtocol) -> Result<PoolPro
     match (listener.proxy_protocol(), plain) {
         (listener::ProxyProtocol::Unspecified | listener::ProxyProtocol::Off, plain) => Ok(plain),
         (listener::ProxyProtocol::V1, _) => {
-            Err(unsupported("proxy_protocol", "this cloud writes version 2 only: use V2"))
+            Err(unsupported("proxy_protocol", "this cloud supports version 2 only: use V2"))
         }
         (listener::ProxyProtocol::V2, PoolProtocol::Udp | PoolProtocol::Sctp) => {
-            Err(unsupported("proxy_protocol", "this cloud writes it for TCP only"))
+            Err(unsupported("proxy_protocol", "this cloud supports it for TCP only"))
         }
         (listener::ProxyProtocol::V2, PoolProtocol::Tcp | PoolProtocol::Proxy) => Ok(PoolProtocol::Proxy),
     }
@@ -336,10 +336,10 @@ fn port_of_node(listener: &contract::Listener) -> Result<u16, VendorError> {
 
 fn port(field: &str, number: u32) -> Result<u16, VendorError> {
     let port = u16::try_from(number).ok().filter(|port| *port > 0);
-    port.ok_or_else(|| invalid(field, format!("{number} is no port: use 1 to 65535")))
+    port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
 }
 
-/// Rounded up: the vendor counts whole seconds, and 0 would be "never".
+/// Rounded up: the vendor uses whole seconds, and 0 would mean "never".
 fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
     let Some(duration) = duration else { return Ok(None) };
     let whole = duration.seconds.saturating_add((duration.nanos > 0).into());

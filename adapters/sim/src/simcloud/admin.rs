@@ -1,4 +1,5 @@
-//! The other side of the cloud, under `/admin`: whoever plays the user, the operator or fate. Neither counted nor disturbed.
+//! The admin API under `/admin`, for tests that act as user or operator of the vendor. Its calls are neither counted nor affected by
+//! faults.
 
 use axum::Router;
 use axum::extract::{Path, Query, State};
@@ -19,7 +20,7 @@ use super::settings::Settings;
 use super::tokens::{Token, Tokens};
 use super::{Moment, SharedCloud};
 
-/// Log entries in an answer that was not asked for a number.
+/// Default number of log entries in a response.
 const LOG_DEFAULT: usize = 1000;
 
 pub(super) fn router() -> Router<SharedCloud> {
@@ -39,7 +40,7 @@ pub(super) fn router() -> Router<SharedCloud> {
 
 type Context = (State<SharedCloud>, HeaderMap);
 
-/// Lets in who has the token, and brings the cloud up to date first.
+/// Requires a valid token, and first applies the changes that are due.
 fn act(
     (State(cloud), headers): &Context,
     work: impl FnOnce(&mut Cloud, Moment) -> Result<Value, ApiError>,
@@ -92,7 +93,7 @@ struct NewTokens {
     tokens: Vec<Token>,
 }
 
-/// Answers nothing of them.
+/// Returns no token.
 async fn change_tokens(context: Context, body: Bytes) -> Response {
     act(&context, |cloud, _| {
         let NewTokens { tokens } = parse(&body)?;
@@ -170,7 +171,7 @@ async fn delete_instance(context: Context, Path(id): Path<String>) -> Response {
 #[serde(deny_unknown_fields)]
 struct BalancerChange {
     status: ProvisioningStatus,
-    /// Only this one of its listeners.
+    /// Only this listener of the load balancer.
     listener: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! One call and its answer, without HTTP around them.
+//! A call and its response, independent of HTTP.
 
 use std::time::Duration;
 
@@ -13,37 +13,37 @@ use super::operation::Operation;
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// The id in the path.
+    /// The ID in the path.
     pub object: Option<String>,
-    /// Query parameters in the order given.
+    /// Query parameters in the order of the request.
     pub query: Vec<(String, String)>,
-    /// The body as it came.
+    /// The unparsed body.
     pub body: Bytes,
     /// The token of the `Authorization: Bearer` header.
     pub bearer: Option<String>,
 }
 
-/// What becomes of a call.
+/// The response to a call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// HTTP status.
     pub status: StatusCode,
-    /// Headers, `X-Request-Id` included.
+    /// Headers, including `X-Request-Id`.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Value,
-    /// How long the answer takes on its way.
+    /// Delay before the response is sent.
     pub delay: Duration,
-    /// How it arrives.
+    /// How it is sent.
     pub ending: Ending,
 }
 
-/// How an answer arrives.
+/// How a response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As it should.
+    /// Complete.
     Whole,
     /// Only its first half; then the connection is closed.
     Truncated,
@@ -57,7 +57,7 @@ impl Call {
         Self { operation, object: None, query: Vec::new(), body: Bytes::new(), bearer: None }
     }
 
-    /// The same call about an object.
+    /// The same call for an object.
     #[must_use]
     pub fn on(mut self, object: impl Into<String>) -> Self {
         self.object = Some(object.into());
@@ -82,7 +82,7 @@ impl Call {
         self.query.iter().find(|(there, _)| there == key).map(|(_, value)| value.as_str())
     }
 
-    /// Refuses query parameters that the operation does not know.
+    /// Refuses query parameters that the operation does not have.
     pub(super) fn check_query(&self, known: &[&str]) -> Result<(), ApiError> {
         match self.query.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
@@ -90,7 +90,7 @@ impl Call {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 Err(ApiError::invalid(
                     key,
-                    format!("{} knows no such query parameter, but {known}", self.operation),
+                    format!("{} has no such query parameter, only {known}", self.operation),
                 ))
             }
         }
@@ -105,7 +105,7 @@ impl Call {
     }
 }
 
-/// Reads a JSON body; the error says where it is wrong and what would be right.
+/// Parses a JSON body; the error has the position and the expected value.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body).map_err(|error| ApiError::invalid("body", error))
 }

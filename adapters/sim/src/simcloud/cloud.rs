@@ -1,4 +1,4 @@
-//! The cloud as one value: every call passes here, is counted, checked, limited, disturbed, carried out and written down.
+//! The cloud as one value: each call is counted, authenticated, limited, subjected to fault rules, executed and logged.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use super::settings::Settings;
 use super::table::Write;
 use super::tokens::Tokens;
 
-/// A whole cloud. It does no I/O and has no clock: whoever calls says what time it is, and never an earlier one than before.
+/// A whole cloud. It does no I/O and has no clock: callers pass the current time, which must never go back.
 #[derive(Debug)]
 pub struct Cloud {
     pub(super) project: Project,
@@ -43,11 +43,11 @@ pub struct Cloud {
     pub(super) counts: Counts,
     pub(super) log: Log,
     limiter: Limiter,
-    /// Calls to carry out later, by time and number of the request.
+    /// Calls to execute later, by time and number of the request.
     late: BTreeMap<(Moment, u64), Call>,
 }
 
-/// What is known of a call before it is carried out.
+/// The properties of a call before it is executed.
 struct Entry {
     request_id: String,
     standing: Option<Standing>,
@@ -77,21 +77,21 @@ impl Cloud {
         }
     }
 
-    /// Asks every caller for this token.
+    /// Requires this token from every caller.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.tokens = Tokens::one(token.into());
         self
     }
 
-    /// Chooses the jitter.
+    /// Sets the seed of the jitter.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.random = seed;
         self
     }
 
-    /// Starts with other settings.
+    /// Sets the initial settings.
     #[must_use]
     pub fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
@@ -110,18 +110,18 @@ impl Cloud {
         &self.counts
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Counts from zero again and forgets the log.
+    /// Resets all counts and empties the log.
     pub fn reset_counts(&mut self) {
         self.counts = Counts::default();
         self.log.clear();
     }
 
-    /// Takes one call through everything that a vendor does with it.
+    /// Processes one call as a vendor would.
     pub fn handle(&mut self, call: &Call, now: Moment) -> Answer {
         self.settle(now);
         self.counts.arrived(call.operation);
@@ -132,7 +132,7 @@ impl Cloud {
         answer
     }
 
-    /// Carries out what has come due.
+    /// Executes the changes and calls that are due.
     pub(super) fn settle(&mut self, now: Moment) {
         while let Some(entry) = self.late.first_entry()
             && entry.key().0 <= now
@@ -154,7 +154,7 @@ impl Cloud {
         self.epoch.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
-    /// The next request's id; the admin API takes from the same row.
+    /// The next request ID; the admin API uses the same sequence.
     pub(super) fn next_request_id(&mut self) -> String {
         self.requests = self.requests.saturating_add(1);
         format!("req-{:06}", self.requests)
@@ -167,7 +167,7 @@ impl Cloud {
     fn admit(&mut self, call: &Call, now: Moment, entry: &mut Entry) -> Result<(), ApiError> {
         entry.latency = self.latency(call);
         let bearer = call.bearer.as_deref();
-        // Whoever has a token may know what it is for.
+        // Only a caller with a valid token learns its project.
         if call.operation == Operation::GetProject {
             self.tokens.other_project(bearer)?;
         } else {
@@ -175,7 +175,7 @@ impl Cloud {
         }
         entry.standing = self.limiter.take(&self.settings.rate_limits, call.operation.family(), now);
         if let Some(wait) = entry.standing.and_then(|standing| standing.retry_after) {
-            let message = format!("too many {} calls; come back later", call.operation.family());
+            let message = format!("too many {} calls; retry later", call.operation.family());
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "throttled", message)
                 .with(json!({ "retry_after_ms": millis(wait) })));
         }
@@ -226,7 +226,7 @@ impl Cloud {
     }
 }
 
-/// Puts headers, latency and faults around what was done.
+/// Adds headers, latency and faults to the response.
 fn dress(call: &Call, result: Result<Done, ApiError>, entry: &Entry) -> Answer {
     let mut headers = vec![("x-request-id".to_owned(), entry.request_id.clone())];
     headers.extend(entry.standing.iter().flat_map(limit_headers));
@@ -267,7 +267,7 @@ fn limit_headers(standing: &Standing) -> Vec<(String, String)> {
     headers
 }
 
-/// Rounded up: who waits so long has waited long enough.
+/// Rounded up, so that a caller that waits this long is not refused again.
 const fn whole_seconds(time: Duration) -> u64 {
     if time.subsec_nanos() == 0 { time.as_secs() } else { time.as_secs().saturating_add(1) }
 }
@@ -289,7 +289,7 @@ fn empty_page(call: &Call, body: &mut Value) {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to shake latencies.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and sufficient for the jitter of latencies.
 const fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut value = *state;

@@ -1,4 +1,4 @@
-//! What was asked of the cloud: counts by operation, and the last requests one by one.
+//! Request statistics: counts by operation, and a log of the last requests.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::Moment;
 use super::operation::{Access, Family, Operation};
 
-/// So many requests are remembered.
+/// Size of the log.
 const LOG_MAX: usize = 10_000;
 
-/// Requests since the last reset. Each is counted when it arrives, refused and failed ones included.
+/// Requests since the last reset. Each is counted on arrival, whether or not it succeeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// All of them.
+    /// All requests.
     pub total: u64,
-    /// Those that only look.
+    /// Reads.
     pub reads: u64,
-    /// Those that would change something.
+    /// Writes.
     pub writes: u64,
     /// By family; families without requests are absent.
     pub by_family: BTreeMap<Family, u64>,
     /// By operation; operations without requests are absent.
     pub by_operation: BTreeMap<Operation, u64>,
-    /// By HTTP status of the answer; `closed` where the connection was closed instead.
+    /// By HTTP status of the response; `closed` where the connection was closed instead.
     pub by_status: BTreeMap<String, u64>,
 }
 
@@ -61,19 +61,19 @@ fn increment<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
 pub struct LogEntry {
     /// The same as in the answer's `X-Request-Id`.
     pub request_id: String,
-    /// When it arrived, milliseconds since the cloud was switched on.
+    /// Arrival in milliseconds since the cloud was switched on.
     pub at_ms: u64,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Whether it would change something.
+    /// Whether it is a write.
     pub access: Access,
-    /// The id in the path, or that of the object it made.
+    /// The ID in the path, or that of the created object.
     pub object: Option<String>,
-    /// HTTP status of the answer; nothing where the connection was closed instead.
+    /// HTTP status of the response; unset where the connection was closed instead.
     pub status: Option<u16>,
-    /// The error's code, for refusals.
+    /// The error code, if it was refused.
     pub code: Option<String>,
-    /// Whether a fault rule had its hand in it.
+    /// Whether a fault rule affected it.
     pub fault: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a call is refused: a status, a stable code to decide on, a sentence for people, and details for programs.
+//! Errors: a status, a stable code for decisions, a message for users, and details for programs.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 pub struct ApiError {
     /// HTTP status of the answer.
     pub status: StatusCode,
-    /// What callers decide on, e.g. `immutable`; the README lists all.
+    /// The code that callers base decisions on, e.g. `immutable`; the README lists all.
     pub code: &'static str,
-    /// What went wrong and what to do, for people.
+    /// The cause and the remedy, for users.
     pub message: String,
-    /// Machine-readable particulars, by code.
+    /// Details that depend on the code.
     pub details: Value,
 }
 
@@ -27,18 +27,18 @@ impl ApiError {
         self
     }
 
-    /// A field of the request is wrong. The message says what would be right.
+    /// A field of the request is invalid. The message names valid values.
     pub(super) fn invalid(field: &str, message: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", format!("{field}: {message}"))
             .with(json!({ "field": field }))
     }
 
     pub(super) fn not_found(kind: &str, id: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {kind} {id} in this project"))
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("{kind} {id} not found in this project"))
             .with(json!({ "kind": kind, "id": id }))
     }
 
-    /// The load balancer is busy with the last change.
+    /// A change of the load balancer is in progress.
     pub(super) fn immutable(id: &str, status: &str) -> Self {
         let message = format!("load balancer {id} is {status} and cannot be changed until it is ACTIVE");
         Self::new(StatusCode::CONFLICT, "immutable", message).with(json!({ "id": id, "status": status }))
@@ -54,7 +54,7 @@ impl ApiError {
             .with(json!({ "quota": name, "limit": limit, "used": used }))
     }
 
-    /// The answer's body without the request's id.
+    /// The response body without the request ID.
     pub(super) fn body(&self) -> Value {
         json!({ "code": self.code, "message": self.message, "details": self.details })
     }

@@ -1,4 +1,4 @@
-//! Faults to order: which calls, when, and what happens to them.
+//! Fault rules: which calls, when, and what happens to them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::error::ApiError;
 use super::operation::{Access, Operation};
 use super::table::id;
 
-/// One order.
+/// One fault rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
@@ -23,28 +23,28 @@ pub struct FaultRule {
     pub action: Action,
 }
 
-/// Which calls a rule is about; all that is given must hold.
+/// The calls that a rule applies to; all fields that are set must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
-    /// Name of the operation, where `*` stands for anything: `CreateListener`, `Create*`, `*`.
+    /// Name of the operation, where `*` matches any characters: `CreateListener`, `Create*`, `*`.
     pub operation: String,
     /// `read` or `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// Id in the path, as in `lb-0001`.
+    /// ID in the path, as in `lb-0001`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
 }
 
-/// Which of the matching calls a rule acts on.
+/// Which of the matching calls a rule affects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// Each, until the rule is deleted.
+    /// All, until the rule is deleted.
     #[default]
     Always,
-    /// The next so many.
+    /// The next `n`.
     Next(u64),
     /// Only the n-th from now, counted from 1.
     Nth(u64),
@@ -54,53 +54,53 @@ pub enum When {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Answers this and does nothing.
+    /// Returns this response without executing the call.
     Respond(Canned),
-    /// Does the work and answers this.
+    /// Executes the call and returns this response.
     RespondAfter(Canned),
-    /// Answers as usual, so many milliseconds later; the work is done at once.
+    /// Executes the call at once and responds this many milliseconds later.
     DelayMs(u64),
-    /// Closes the connection and does nothing.
+    /// Closes the connection without executing the call.
     CloseBefore,
-    /// Does the work and closes the connection instead of answering.
+    /// Executes the call and closes the connection without a response.
     CloseAfter,
-    /// Closes the connection instead of answering, and does the work so many milliseconds later.
+    /// Closes the connection without a response, and executes the call this many milliseconds later.
     LateMs(u64),
-    /// Answers a listing that ends before its first item.
+    /// Returns a listing that ends before its first item.
     EmptyPage,
-    /// Announces the full answer and closes the connection in the middle of it.
+    /// Announces the full response and closes the connection in the middle of it.
     TruncateBody,
     /// Accepts a creation or change that then ends in ERROR.
     ErrorState,
 }
 
-/// An answer out of a can.
+/// A response given in the rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Canned {
     /// HTTP status, 200..=599.
     pub status: u16,
-    /// Further headers, such as `retry-after`.
+    /// Additional headers, such as `retry-after`.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The body; without it an error like the cloud's own, with code `injected`.
+    /// The body; default: an error in the cloud's format with code `injected`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
 
-/// An order in the books.
+/// A rule in force.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Standing {
     pub(super) id: String,
     #[serde(flatten)]
     pub(super) rule: FaultRule,
-    /// Matching calls so far.
+    /// Number of matching calls so far.
     pub(super) seen: u64,
-    /// Calls that it acted on.
+    /// Number of calls that it affected.
     pub(super) fired: u64,
 }
 
-/// All orders, oldest first.
+/// All rules, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     last: u64,
@@ -130,7 +130,7 @@ impl Faults {
         if self.rules.len() == before { Err(ApiError::not_found("fault", id)) } else { Ok(()) }
     }
 
-    /// What happens to this call: the oldest rule that fires decides, and every rule that matches counts.
+    /// Decides about a call: the oldest rule that fires applies, and every rule that matches counts the call.
     pub(super) fn strike(&mut self, operation: Operation, object: Option<&str>) -> Option<Action> {
         let mut struck = None;
         for standing in self.rules.values_mut() {
@@ -164,7 +164,7 @@ fn check(rule: &FaultRule) -> Result<(), ApiError> {
     let pattern = &rule.matches.operation;
     if !Operation::ALL.iter().any(|operation| glob(pattern, &operation.to_string())) {
         let names: Vec<String> = Operation::ALL.iter().map(ToString::to_string).collect();
-        let message = format!("{pattern:?} matches no operation; there are {}", names.join(", "));
+        let message = format!("{pattern:?} matches no operation; the operations are {}", names.join(", "));
         return Err(ApiError::invalid("match.operation", message));
     }
     if matches!(rule.when, When::Next(0) | When::Nth(0)) {
@@ -189,13 +189,13 @@ fn check_canned(canned: &Canned) -> Result<(), ApiError> {
     for (name, value) in &canned.headers {
         let name_is_valid = http::HeaderName::try_from(name).is_ok();
         if !name_is_valid || http::HeaderValue::try_from(value).is_err() {
-            return Err(ApiError::invalid("action.headers", format!("{name:?} is no valid header")));
+            return Err(ApiError::invalid("action.headers", format!("invalid header {name:?}")));
         }
     }
     Ok(())
 }
 
-/// Whether `text` is `pattern`, where each `*` stands for any number of characters.
+/// Whether `text` matches `pattern`, where each `*` stands for any number of characters.
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_fires_when_it_says() {
+    fn rule_fires_as_configured() {
         for (name, when, fired) in [
             ("always", json!("always"), [true, true, true, true]),
             ("next 2", json!({ "next": 2 }), [true, true, false, false]),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_be_about_one_object() {
+    fn rule_can_select_one_object() {
         let mut faults = Faults::default();
         let matches = json!({ "operation": "*", "object": "lb-0002" });
         faults.add(rule(json!({ "match": matches, "action": { "delay_ms": 5 } }))).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_be_about_writes_only() {
+    fn rule_can_select_writes() {
         let mut faults = Faults::default();
         let matches = json!({ "operation": "*", "access": "write" });
         faults.add(rule(json!({ "match": matches, "when": { "nth": 2 }, "action": "close_after" }))).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn star_matches_any_characters() {
         for (pattern, text, holds) in [
             ("*", "ListRoutes", true),
             ("List*", "ListRoutes", true),

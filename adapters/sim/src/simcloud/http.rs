@@ -1,4 +1,4 @@
-//! The cloud's API as HTTP: routing by the table of operations, and answers that are late, cut or never come.
+//! The cloud's HTTP API: routing by the table of operations, and delayed, truncated or missing responses.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -28,7 +28,7 @@ pub(super) struct CloseConnection;
 /// All paths of the cloud.
 pub(super) fn router(cloud: SharedCloud) -> Router {
     let mut paths: BTreeMap<&str, MethodRouter<SharedCloud>> = BTreeMap::new();
-    // Those that a query parameter tells apart share a method and a path: the handler of the first looks for the others.
+    // Operations that differ by a query parameter share method and path: the handler of the first finds the others.
     for operation in Operation::ALL.into_iter().filter(|operation| operation.selector().is_none()) {
         let (method, path) = operation.endpoint();
         let methods = paths.remove(path).unwrap_or_default();
@@ -55,7 +55,7 @@ async fn vendor(first: Operation, parts: Parts, body: Bytes) -> Response {
     let object = id.map(|Path(id)| id);
     let call = Call { operation: select(first, &query), object, query, body, bearer: bearer(&headers) };
     let answer = cloud.with(|cloud, now| cloud.handle(&call, now));
-    // The work is done; if the caller goes away meanwhile, it stays done.
+    // A call is always executed completely, even if the caller closes the connection.
     if !answer.delay.is_zero() {
         tokio::time::sleep(answer.delay).await;
     }
@@ -99,12 +99,12 @@ fn json_response(status: StatusCode, body: Body) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Announces all of `text` and breaks off in the middle.
+/// Announces the length of `text` and ends in the middle of it.
 fn truncated(status: StatusCode, text: String) -> Response {
     let length = text.len();
     let half = Bytes::from(text).slice(..length.div_euclid(2));
     let broken = async {
-        // Without a pause hyper would meet the error before it has sent anything.
+        // Without a pause hyper would see the error before it has sent anything.
         tokio::task::yield_now().await;
         Err(std::io::Error::other("a fault rule cut the answer"))
     };
@@ -114,7 +114,7 @@ fn truncated(status: StatusCode, text: String) -> Response {
     response
 }
 
-/// An answer of the admin API, or a refusal outside the operations.
+/// A response of the admin API, or an error for an unknown path.
 pub(super) fn plain(cloud: &SharedCloud, result: Result<Value, ApiError>) -> Response {
     let request_id = cloud.with(|cloud, _| cloud.next_request_id());
     let (status, body) = match result {
@@ -129,6 +129,6 @@ pub(super) fn plain(cloud: &SharedCloud, result: Result<Value, ApiError>) -> Res
 }
 
 async fn unknown_path(State(cloud): State<SharedCloud>, method: Method, uri: Uri) -> Response {
-    let message = format!("there is no {method} {}; see the README for all paths", uri.path());
+    let message = format!("unknown path {method} {}; see the README for all paths", uri.path());
     plain(&cloud, Err(ApiError::new(StatusCode::NOT_FOUND, "no_such_operation", message)))
 }

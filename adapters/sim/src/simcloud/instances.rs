@@ -1,4 +1,4 @@
-//! Machines. Callers only look; whoever plays the user makes and breaks them over the admin API.
+//! Instances. The API only reads them; tests create and change them with the admin API.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use super::error::ApiError;
 use super::model::{AddressKind, Instance, InstanceAddress, InstanceStatus, Tags, default_network};
 use super::table::{Page, PageRequest, Table, Write};
 
-/// At most this many ids fit into one batch.
+/// Maximum number of IDs in a batch.
 pub(super) const BATCH_MAX: usize = 500;
 
-/// At most this many instances are made by one admin call.
+/// Maximum number of instances that one admin call creates.
 const CREATE_MAX: u64 = 10_000;
 
-/// All machines of the project.
+/// All instances of the project.
 #[derive(Debug)]
 pub(super) struct Instances {
     table: Table<Instance>,
 }
 
-/// What the user orders, with the admin API.
+/// A request to create instances, with the admin API.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewInstances {
-    /// Where `{n}` stands for the number of the machine, from `first` on; needed as soon as `count` is more than 1.
+    /// `{n}` is replaced by the number of the instance, counted from `first`; required if `count` is more than 1.
     pub(super) name: String,
     #[serde(default = "one")]
     pub(super) count: u64,
@@ -37,12 +37,12 @@ pub(super) struct NewInstances {
     pub(super) first: u64,
     #[serde(default = "default_type", rename = "type")]
     pub(super) instance_type: String,
-    /// Nothing: the region's zone `a`.
+    /// Unset: the region's zone `a`.
     #[serde(default)]
     pub(super) zone: Option<String>,
     #[serde(default = "default_status")]
     pub(super) status: InstanceStatus,
-    /// Nothing: an internal address out of 10.0.0.0/9 and the name as hostname.
+    /// Unset: an internal address in 10.0.0.0/9, and the name as hostname.
     #[serde(default)]
     pub(super) addresses: Option<Vec<InstanceAddress>>,
     #[serde(default)]
@@ -61,7 +61,7 @@ const fn default_status() -> InstanceStatus {
     InstanceStatus::Running
 }
 
-/// What the user changes; what is not given stays.
+/// A change of an instance; unset fields stay unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct InstanceChange {
@@ -74,7 +74,7 @@ pub(super) struct InstanceChange {
     pub(super) tags: Option<Tags>,
 }
 
-/// What a batch of ids found.
+/// The result of a batch.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Found {
     pub(super) instances: Vec<Arc<Instance>>,
@@ -95,7 +95,7 @@ impl Instances {
         found.cloned().ok_or_else(|| ApiError::not_found("instance", id))
     }
 
-    /// Answers in the order asked.
+    /// Returns the instances in the order of the request.
     pub(super) fn get_batch<'a>(
         &self,
         ids: impl Iterator<Item = &'a str>,
@@ -120,7 +120,7 @@ impl Instances {
         self.table.all_visible(now).filter(|instance| instance.name == name).cloned().collect()
     }
 
-    /// Whether the machine is really there, whatever readers see.
+    /// Whether the instance exists, independent of the consistency lag.
     pub(super) fn exists(&self, id: &str) -> bool {
         self.table.serial(id).is_some_and(|serial| self.table.truth(serial).is_some())
     }
@@ -214,7 +214,7 @@ fn assign<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-/// The n-th machine has the n-th address of 10.0.0.0/9, which has more addresses than a test has machines.
+/// The n-th instance has the n-th address of 10.0.0.0/9, which has more addresses than a test has instances.
 fn default_addresses(name: &str, serial: u64) -> Vec<InstanceAddress> {
     const BASE: u32 = u32::from_be_bytes([10, 0, 0, 0]);
     const HOSTS: u64 = (1 << 23) - 1;

@@ -1,4 +1,4 @@
-//! Token buckets, kept as the time at which each will be full again (GCRA), in whole nanoseconds.
+//! Token buckets, stored as the time at which each will be full again (GCRA), in whole nanoseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) struct Limiter {
     full_at: BTreeMap<LimitedBy, Moment>,
 }
 
-/// What the answer's headers say about the tightest bucket of a call.
+/// The rate-limit headers, for the tightest bucket of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     /// Size of the bucket.
@@ -22,14 +22,14 @@ pub(super) struct Standing {
     pub(super) remaining: u32,
     /// Until the bucket is full.
     pub(super) reset: Duration,
-    /// How long to wait; nothing if the call may pass.
+    /// Time to wait; zero if the call may pass.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl Limiter {
-    /// Takes one token from each bucket that the family counts against, or none from any.
+    /// Takes one token from each bucket that applies to the family, or none from any.
     ///
-    /// The answer is nothing where no limit is set.
+    /// Returns `None` if no limit is set.
     pub(super) fn take(
         &mut self,
         limits: &BTreeMap<LimitedBy, RateLimit>,
@@ -55,7 +55,7 @@ impl Limiter {
     }
 }
 
-/// The time in which one token grows back.
+/// The time in which one token is added.
 fn interval(limit: RateLimit) -> Duration {
     Duration::try_from_secs_f64(limit.rate.recip()).unwrap_or(Duration::MAX)
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_its_burst_and_then_its_rate() {
+    fn bucket_allows_burst_then_rate() {
         let limits = BTreeMap::from([(LimitedBy::Compute, RateLimit { rate: 4.0, burst: 3 })]);
         let mut limiter = Limiter::default();
         let mut passed = 0;
@@ -91,12 +91,12 @@ mod tests {
             let standing = limiter.take(&limits, Family::Compute, Duration::from_millis(ms)).unwrap();
             passed += u32::from(standing.retry_after.is_none());
         }
-        assert_eq!(passed, 3 + 4 * 2 - 1, "3 at once, then one each 250 ms");
+        assert_eq!(passed, 3 + 4 * 2 - 1, "3 at once, then one every 250 ms");
         assert_eq!(limiter.take(&limits, Family::Network, Duration::ZERO), None, "not limited");
     }
 
     #[test]
-    fn who_waits_as_told_passes_and_who_waits_less_does_not() {
+    fn call_passes_only_after_the_full_delay() {
         let limits = BTreeMap::from([(LimitedBy::Account, RateLimit { rate: 0.5, burst: 1 })]);
         let mut limiter = Limiter::default();
         let first = limiter.take(&limits, Family::Network, Duration::ZERO).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_call_takes_nothing_from_the_other_bucket() {
+    fn refused_call_takes_no_token_from_other_buckets() {
         let limits = BTreeMap::from([
             (LimitedBy::Account, RateLimit { rate: 1.0, burst: 2 }),
             (LimitedBy::Compute, RateLimit { rate: 1.0, burst: 1 }),

@@ -1,7 +1,7 @@
-//! Load balancers: trees of listeners, pools and members that change one step at a time, each step taking a while.
+//! Load balancers: trees of listeners, pools and members. One change at a time is possible, and each takes some time.
 //!
-//! A tree is one record. Every accepted write makes it PENDING and files when and how that ends; [`LoadBalancers::settle`]
-//! carries out what has come due. Nothing runs in between, so equal calls at equal times give an equal cloud.
+//! Each tree is one record. Every accepted write makes it PENDING and stores when and how the change ends; [`LoadBalancers::settle`]
+//! applies the changes that are due. Nothing runs in between, so that equal calls at equal times have equal results.
 
 mod addresses;
 mod children;
@@ -28,13 +28,13 @@ use super::table::{Page, PageRequest, Table, Write, id};
 pub(super) struct LoadBalancers {
     table: Table<LoadBalancer>,
     children: Serials,
-    /// What was asked for with each client token, and which load balancer came of it.
+    /// The request and the load balancer of each client token.
     tokens: BTreeMap<String, (CreateLoadBalancer, u64)>,
     addresses: Addresses,
     due: BTreeMap<(Moment, u64), Outcome>,
 }
 
-/// The last serial numbers given to children, which have ids of their own across all load balancers.
+/// The last serial numbers of children, whose IDs are unique across all load balancers.
 #[derive(Debug, Default)]
 struct Serials {
     listener: u64,
@@ -60,12 +60,12 @@ pub(super) enum Outcome {
     Failure,
 }
 
-/// The circumstances of a write.
+/// The parameters of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order<'a> {
     pub(super) settings: &'a Settings,
     pub(super) now: Moment,
-    /// The same as `now`, for people.
+    /// `now` as a wall-clock time, for timestamps.
     pub(super) wall: Timestamp,
     pub(super) outcome: Outcome,
 }
@@ -87,7 +87,7 @@ impl LoadBalancers {
         }
     }
 
-    /// Carries out what has come due. To be called before anything else looks.
+    /// Applies the changes that are due. Must be called before any other access.
     pub(super) fn settle(&mut self, now: Moment, lag: Duration) {
         while let Some(entry) = self.due.first_entry() {
             let (at, serial) = *entry.key();
@@ -140,7 +140,7 @@ impl LoadBalancers {
         self.table.truths().map(|(_, balancer)| Arc::clone(balancer)).collect()
     }
 
-    /// Orders a load balancer, or answers the one that the client token stands for.
+    /// Creates a load balancer, or returns the existing one of the client token.
     pub(super) fn create(
         &mut self,
         request: CreateLoadBalancer,
@@ -181,7 +181,7 @@ impl LoadBalancers {
         let Some(token) = &request.client_token else { return Ok(None) };
         let Some((first, serial)) = self.tokens.get(token) else { return Ok(None) };
         if first != request {
-            let message = format!("client_token {token} was used before with other content; take a new one");
+            let message = format!("client_token {token} was used before with other content; use a new one");
             return Err(ApiError::conflict("token_reused", message));
         }
         self.current(*serial).map(Some)
@@ -206,7 +206,7 @@ impl LoadBalancers {
         self.current(serial)
     }
 
-    /// Orders the end of a load balancer; one in ERROR can be deleted too.
+    /// Starts a deletion; a load balancer in ERROR can be deleted, too.
     pub(super) fn delete(
         &mut self,
         id: &str,
@@ -230,7 +230,7 @@ impl LoadBalancers {
         self.current(serial)
     }
 
-    /// What an operator at the vendor does: sets a status by hand, whatever is under way.
+    /// Sets a status by hand, as an operator of the vendor could, even if a change is in progress.
     pub(super) fn force_status(
         &mut self,
         id: &str,
@@ -249,7 +249,7 @@ impl LoadBalancers {
         self.current(serial)
     }
 
-    /// What an operator at the vendor does: makes a load balancer go away at once.
+    /// Deletes a load balancer at once, as an operator of the vendor could.
     pub(super) fn force_delete(&mut self, id: &str, write: Write) -> Result<(), ApiError> {
         let serial = self.serial(id)?;
         self.current(serial)?;
@@ -267,7 +267,7 @@ impl LoadBalancers {
         truth.cloned().ok_or_else(|| ApiError::not_found("load balancer", &id("lb", serial)))
     }
 
-    /// Makes one change of a tree that is ready for it; a refused change leaves the tree as it was.
+    /// Applies one change to a tree that permits changes; a refused change leaves the tree unchanged.
     fn change<R>(
         &mut self,
         serial: u64,
@@ -283,7 +283,7 @@ impl LoadBalancers {
         Ok(answer)
     }
 
-    /// Keeps a pending tree and files when it will be done.
+    /// Stores a pending tree and the time when its change ends.
     fn file(&mut self, serial: u64, balancer: LoadBalancer, (takes_ms, order): (u64, &Order<'_>)) {
         self.table.put(serial, balancer, order.write());
         let done = order.now.saturating_add(Duration::from_millis(takes_ms));
@@ -291,12 +291,12 @@ impl LoadBalancers {
     }
 }
 
-/// What the deletion of a load balancer does about its listeners and pools.
+/// How the deletion of a load balancer treats its listeners and pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Children {
-    /// Refuse, if there are any.
+    /// Refuse the deletion if there are any.
     Keep,
-    /// Delete them as well.
+    /// Delete them, too.
     Cascade,
 }
 

@@ -1,4 +1,4 @@
-//! The objects of the cloud as they go over the wire. Readers ignore fields that they do not know.
+//! The objects in the JSON API. Readers ignore unknown fields.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,13 +7,13 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Labels that callers put on an object.
+/// Key-value pairs that callers set on an object.
 pub type Tags = BTreeMap<String, String>;
 
-/// Who is calling, and where.
+/// The project of a caller, and the region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {
-    /// The account that pays.
+    /// The account of the project.
     pub account: String,
     /// The project that all objects belong to.
     pub project: String,
@@ -21,16 +21,16 @@ pub struct Project {
     pub region: String,
 }
 
-/// A machine.
+/// An instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// `i-0001`.
     pub id: String,
     /// Not unique.
     pub name: String,
-    /// Where it is in its life.
+    /// The state of its life cycle.
     pub status: InstanceStatus,
-    /// The machine type, e.g. `s.medium`.
+    /// The instance type, e.g. `s.medium`.
     #[serde(rename = "type")]
     pub instance_type: String,
     /// Zone within the region.
@@ -39,29 +39,29 @@ pub struct Instance {
     pub region: String,
     /// In the vendor's order, primary ones first.
     pub addresses: Vec<InstanceAddress>,
-    /// Free labels.
+    /// Arbitrary tags.
     pub tags: Tags,
-    /// When it was ordered.
+    /// When it was requested.
     pub created_at: Timestamp,
 }
 
-/// Where an instance is in its life.
+/// States in the life cycle of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceStatus {
-    /// Ordered, not up yet.
+    /// Being created.
     Building,
-    /// Up.
+    /// Running.
     Running,
-    /// On the way down; keeps its disk.
+    /// Being shut down; keeps its disk.
     Stopping,
-    /// Down; can be started again.
+    /// Shut down; can be started again.
     Stopped,
-    /// On the way to deletion.
+    /// Being deleted.
     ShuttingDown,
-    /// Deleted, still listed.
+    /// Deleted, and still listed.
     Terminated,
-    /// Failed; a person must look.
+    /// Failed; needs an operator.
     Error,
 }
 
@@ -69,7 +69,7 @@ pub enum InstanceStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceAddress {
-    /// What the address is for.
+    /// The kind of the address.
     pub kind: AddressKind,
     /// An IP address, or a name for the kinds that are names.
     pub address: String,
@@ -78,76 +78,76 @@ pub struct InstanceAddress {
     pub network: String,
 }
 
-/// The network of addresses that do not say otherwise.
+/// The default network of addresses.
 pub(super) fn default_network() -> String {
     "default".to_owned()
 }
 
-/// What an address is for.
+/// Kinds of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressKind {
     /// IP address inside the project's network.
     Internal,
-    /// IP address that the internet reaches.
+    /// Public IP address.
     External,
-    /// The machine's own name.
+    /// The hostname of the instance.
     Hostname,
-    /// A name that resolves inside the project.
+    /// A DNS name that resolves inside the project.
     InternalDns,
-    /// A name that resolves everywhere.
+    /// A DNS name that resolves everywhere.
     ExternalDns,
 }
 
-/// A load balancer with all that belongs to it.
+/// A load balancer with all its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
     /// `lb-0001`.
     pub id: String,
     /// Not unique.
     pub name: String,
-    /// Who reaches it.
+    /// The network that can reach it.
     pub scheme: Scheme,
     /// Address families of its virtual addresses.
     pub families: Vec<IpFamily>,
-    /// Covers the whole tree: while it is pending, nothing of the load balancer can be changed.
+    /// Status of the whole tree: while it is pending, no part of the load balancer can be changed.
     pub status: ProvisioningStatus,
-    /// Its addresses, one a family; empty until it was ACTIVE once.
+    /// Its addresses, one per family; empty until it was ACTIVE once.
     pub vips: Vec<IpAddr>,
-    /// Where and how large it is. Never changes.
+    /// Its location and size. Immutable.
     #[serde(default)]
     pub placement: Placement,
-    /// Free labels.
+    /// Arbitrary tags.
     pub tags: Tags,
     /// Oldest first.
     pub listeners: Vec<Listener>,
     /// Oldest first.
     pub pools: Vec<Pool>,
-    /// When it was ordered.
+    /// When it was requested.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
 }
 
-/// Where and how large a load balancer is, in words that this cloud takes as they come. What is not said is the cloud's choice.
+/// Location and size of a load balancer, as values that this cloud stores without interpreting them. It chooses those that are unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
-    /// Where its addresses are taken from.
+    /// Name of the pool that its addresses are allocated from.
     pub address_pool: Option<String>,
-    /// The subnets that it is in, in order of preference.
+    /// Its subnets, in order of preference.
     pub subnets: Vec<String>,
-    /// How large it is.
+    /// Its size.
     pub size: Option<String>,
-    /// Where it runs.
+    /// Its zone.
     pub zone: Option<String>,
 }
 
-/// Who reaches a load balancer.
+/// The network that can reach a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheme {
-    /// Everybody.
+    /// The internet.
     Internet,
     /// The project's network.
     Internal,
@@ -170,24 +170,24 @@ impl IpFamily {
     }
 }
 
-/// Whether the cloud is done with the last change.
+/// Whether the last change is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ProvisioningStatus {
-    /// Being built.
+    /// Being created.
     PendingCreate,
-    /// A change of it, or of something below it, is under way.
+    /// A change of it, or of a part of it, is in progress.
     PendingUpdate,
-    /// On the way out.
+    /// Being deleted.
     PendingDelete,
-    /// Done.
+    /// Complete.
     Active,
-    /// The last change failed; only deletion is left.
+    /// The last change failed; it can only be deleted.
     Error,
 }
 
 impl ProvisioningStatus {
-    /// Busy, so that writes are refused.
+    /// A change is in progress, so that writes are refused.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::PendingCreate | Self::PendingUpdate | Self::PendingDelete)
     }
@@ -214,47 +214,47 @@ pub struct Listener {
     pub protocol: ListenerProtocol,
     /// Port on the virtual addresses.
     pub port: u16,
-    /// Seconds after which a silent connection is cut.
+    /// Idle timeout in seconds.
     pub idle_timeout: u32,
-    /// Who may connect; empty means everybody.
+    /// Source ranges that may connect; empty: all clients.
     pub allowed_cidrs: Vec<IpNet>,
-    /// How it treats what comes in.
+    /// How it processes traffic.
     #[serde(default)]
     pub traffic: Traffic,
-    /// Where traffic goes.
+    /// The pool that gets the traffic.
     pub pool_id: Option<String>,
-    /// Its part of the tree's status.
+    /// Its part in the status of the tree.
     pub status: ProvisioningStatus,
 }
 
-/// How a listener treats what comes in.
+/// How a listener processes traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Traffic {
-    /// What it understands of it.
+    /// The protocol that it interprets.
     pub application: Application,
-    /// References to certificates; for what ends TLS here.
+    /// References to certificates, if it terminates TLS.
     pub certificates: Vec<String>,
-    /// Connections at once; nothing means no limit.
+    /// Maximum connections; unset: unlimited.
     pub connection_limit: Option<u32>,
-    /// Seconds for a connection to a member; nothing means the vendor's default.
+    /// Seconds to connect to a member; unset: the vendor's default.
     pub connect_timeout: Option<u32>,
-    /// What is spoken, in the user's words: noted, and shown in the console.
+    /// The application protocol, set by the user: stored and shown in the console only.
     pub app_protocol: Option<String>,
 }
 
-/// What a listener understands of what comes in.
+/// The protocol that a listener interprets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Application {
-    /// Nothing.
+    /// None.
     #[default]
     Pass,
     /// HTTP.
     Http,
-    /// HTTP in TLS, which ends here.
+    /// HTTP over TLS, which ends here.
     Https,
-    /// Anything in TLS, which ends here.
+    /// Any protocol over TLS, which ends here.
     Tls,
 }
 
@@ -270,104 +270,104 @@ pub enum ListenerProtocol {
     Sctp,
 }
 
-/// A set of backends.
+/// A pool: a set of backends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// `pool-0001`.
     pub id: String,
     /// Not unique.
     pub name: String,
-    /// How traffic is handed to the members.
+    /// The protocol towards members.
     pub protocol: PoolProtocol,
-    /// How members are chosen.
+    /// How a member is chosen.
     pub algorithm: Algorithm,
-    /// Whether a client stays with its member.
+    /// Session affinity of clients.
     pub persistence: Option<Persistence>,
-    /// How members are probed; without it all count as healthy.
+    /// The health check of members; without one, all count as healthy.
     pub health_monitor: Option<HealthMonitor>,
-    /// In the order given.
+    /// In the order of the request.
     pub members: Vec<Member>,
-    /// Its part of the tree's status.
+    /// Its part in the status of the tree.
     pub status: ProvisioningStatus,
 }
 
-/// How traffic is handed to members.
+/// The protocol towards members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PoolProtocol {
-    /// TCP as it is.
+    /// Plain TCP.
     Tcp,
-    /// UDP as it is.
+    /// UDP.
     Udp,
-    /// SCTP as it is.
+    /// SCTP.
     Sctp,
     /// TCP with a PROXY protocol header, version 2.
     Proxy,
 }
 
-/// How members are chosen.
+/// How a member is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// In turn.
+    /// Round robin.
     #[default]
     RoundRobin,
-    /// The one with the fewest connections.
+    /// The member with the fewest connections.
     LeastConnections,
     /// By the client's address.
     SourceIp,
 }
 
-/// Whether a client stays with its member.
+/// Session affinity of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct Persistence {
-    /// What makes a client the same.
+    /// How a client is identified.
     pub kind: PersistenceKind,
-    /// Seconds for which it holds; nothing means the vendor's default.
+    /// Timeout in seconds; unset: the vendor's default.
     #[serde(default)]
     pub timeout: Option<u32>,
 }
 
-/// What makes a client the same.
+/// How a client is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceKind {
-    /// Its address.
+    /// By its address.
     SourceIp,
 }
 
-/// How members are probed.
+/// The health check of members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HealthMonitor {
-    /// What kind of probe.
+    /// The kind of check.
     pub protocol: MonitorProtocol,
-    /// Port to probe; nothing means the member's own.
+    /// Port to check; unset: the member's own.
     #[serde(default)]
     pub port: Option<u16>,
-    /// Path for HTTP probes.
+    /// Path of HTTP checks.
     #[serde(default)]
     pub path: Option<String>,
-    /// Seconds between probes.
+    /// Seconds between checks.
     pub interval: u32,
-    /// Seconds until a probe counts as failed.
+    /// Seconds until a check fails.
     pub timeout: u32,
-    /// Good probes until a member is healthy.
+    /// Successful checks until a member is healthy.
     pub healthy_threshold: u32,
-    /// Bad probes until it is not.
+    /// Failed checks until a member is unhealthy.
     pub unhealthy_threshold: u32,
 }
 
-/// What kind of probe.
+/// The kind of check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum MonitorProtocol {
-    /// A connection.
+    /// A TCP connection.
     Tcp,
     /// A GET that must answer 200.
     Http,
-    /// The same over TLS, without looking at the certificate.
+    /// The same over TLS, without verifying the certificate.
     Https,
 }
 
@@ -375,14 +375,14 @@ pub enum MonitorProtocol {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Where traffic goes.
+    /// Address that gets the traffic.
     pub address: IpAddr,
     /// Port at the address.
     pub port: u16,
-    /// Share of the traffic, 0..=256; 0 gets no new connections.
+    /// Share of the traffic, 0..=256; a member with 0 gets no new connections.
     #[serde(default = "default_weight")]
     pub weight: u16,
-    /// The instance behind the address, for people; not checked.
+    /// The instance with this address, for display only; not verified.
     #[serde(default)]
     pub instance_id: Option<String>,
 }
@@ -404,28 +404,28 @@ pub struct Route {
     pub id: String,
     /// The table; there is only `main`.
     pub table: String,
-    /// Where packets want to go; unique in the table.
+    /// Destination of packets; unique in the table.
     pub destination: IpNet,
-    /// The instance that takes them.
+    /// The next hop, as an instance.
     pub next_hop_instance: Option<String>,
-    /// The address that takes them.
+    /// The next hop, as an address.
     pub next_hop_address: Option<IpAddr>,
-    /// Free labels.
+    /// Arbitrary tags.
     pub tags: Tags,
-    /// Whether packets arrive.
+    /// Whether packets are forwarded.
     pub status: RouteStatus,
     /// When it was added.
     pub created_at: Timestamp,
 }
 
-/// Whether packets arrive.
+/// Whether packets are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteStatus {
-    /// They do.
+    /// They are.
     Active,
-    /// The next hop's instance is gone.
+    /// The instance of the next hop was deleted.
     Blackhole,
-    /// The table could not be programmed.
+    /// The table could not be updated.
     Error,
 }

@@ -1,15 +1,14 @@
-//! The table of operations: one place for name, method, path, family and access, which routing, counting, limits, faults and
-//! the documentation share.
+//! The table of operations: name, method, path, family and access in one place, for routing, counts, limits, faults and the documentation.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A group of operations that a vendor counts and limits together.
+/// A group of operations that the vendor counts and limits together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Who is calling and where.
+    /// The project and its credentials.
     Identity,
     /// Instances.
     Compute,
@@ -34,15 +33,15 @@ impl fmt::Display for Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// Looks only.
+    /// Changes nothing.
     Read,
     /// Creates, changes or deletes.
     Write,
 }
 
-/// What a caller can ask of the cloud. Serialised by its name, as in `ListInstances`.
+/// The operations of the API. Serialised by name, as in `ListInstances`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it, and the README has the table")]
+#[expect(missing_docs, reason = "the names are self-explanatory, and the README has the table")]
 pub enum Operation {
     GetProject,
     ListInstances,
@@ -91,7 +90,7 @@ impl Operation {
         Self::BatchRoutes,
     ];
 
-    /// Method and path. `{id}` stands for the object's id.
+    /// Method and path. `{id}` is the object's ID.
     pub const fn endpoint(self) -> (&'static str, &'static str) {
         match self {
             Self::GetProject => ("GET", "/v1/project"),
@@ -115,7 +114,7 @@ impl Operation {
         }
     }
 
-    /// The query parameter that tells this operation from others on the same method and path.
+    /// The query parameter that selects this operation among those with the same method and path.
     pub const fn selector(self) -> Option<&'static str> {
         match self {
             Self::BatchGetInstances => Some("ids"),
@@ -141,7 +140,7 @@ impl Operation {
         }
     }
 
-    /// Which limit the operation counts against.
+    /// The limit that applies to the operation.
     pub const fn family(self) -> Family {
         match self {
             Self::GetProject => Family::Identity,
@@ -165,12 +164,12 @@ impl Operation {
         }
     }
 
-    /// Every `GET` reads, everything else writes.
+    /// Every `GET` reads, every other method writes.
     pub fn access(self) -> Access {
         if self.endpoint().0 == "GET" { Access::Read } else { Access::Write }
     }
 
-    /// The field of a listing's answer that holds the items; nothing for other operations.
+    /// The field of a listing's response that has the items; `None` for other operations.
     pub const fn items(self) -> Option<&'static str> {
         match self {
             Self::ListInstances | Self::BatchGetInstances | Self::FindInstances => Some("instances"),

@@ -1,4 +1,4 @@
-//! Carries out calls: from query and body to the stores, and from the stores to the answer's body.
+//! Executes calls: parses query and body, calls the stores, and builds the response body.
 
 use http::StatusCode;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::operation::Operation;
 use super::routes::RouteRules;
 use super::table::PageRequest;
 
-/// What was done, as the caller will read it.
+/// The result of a call, for the response.
 pub(super) struct Done {
     pub(super) status: StatusCode,
     pub(super) body: Value,
@@ -59,7 +59,7 @@ impl Cloud {
         }
     }
 
-    /// A write to load balancers is accepted at once and takes effect over time, hence 202.
+    /// Writes to load balancers are accepted at once and completed later, hence 202.
     fn accept<T: Serialize>(
         &mut self,
         (now, outcome): (Moment, Outcome),
@@ -118,7 +118,7 @@ impl Cloud {
         done(&self.routes.batch(&call.parsed()?, &rules)?)
     }
 
-    /// A limit above the largest page is no error: the page is just shorter than hoped for.
+    /// A limit above the maximum page size is not an error: the page is shorter than requested.
     fn page_request<'a>(&self, call: &'a Call) -> Result<PageRequest<'a>, ApiError> {
         let most = self.settings.page_size_max.0;
         let limit = match call.parameter("limit") {
@@ -132,7 +132,7 @@ impl Cloud {
     }
 }
 
-/// The query parameters that an operation knows.
+/// The query parameters of an operation.
 const fn parameters(operation: Operation) -> &'static [&'static str] {
     match operation {
         Operation::ListInstances | Operation::ListRoutes => &["limit", "cursor"],
@@ -157,7 +157,7 @@ const fn parameters(operation: Operation) -> &'static [&'static str] {
     }
 }
 
-/// `key:value`, or `key` alone for any value.
+/// Parses `key:value`, or `key` alone for any value.
 fn split(tag: &str) -> (&str, Option<&str>) {
     tag.split_once(':').map_or((tag, None), |(key, value)| (key, Some(value)))
 }

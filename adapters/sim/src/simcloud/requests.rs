@@ -1,4 +1,4 @@
-//! What callers send. Unknown fields are refused, so that a typing error does not pass for a default.
+//! Request bodies. Unknown fields are refused, so that a misspelt field does not count as unset.
 
 use std::net::IpAddr;
 
@@ -14,23 +14,23 @@ use super::model::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateLoadBalancer {
-    /// For people; need not be unique.
+    /// Display name; not unique.
     pub name: String,
-    /// Who reaches it.
+    /// The network that can reach it.
     pub scheme: Scheme,
     /// At least one, each once.
     #[serde(default = "ipv4_only")]
     pub families: Vec<IpFamily>,
-    /// Addresses to use, at most one a family; the cloud chooses the others.
+    /// Addresses to use, at most one per family; the cloud chooses the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<IpAddr>,
-    /// Where and how large it is.
+    /// Its location and size.
     #[serde(default)]
     pub placement: Placement,
-    /// Free labels.
+    /// Arbitrary tags.
     #[serde(default)]
     pub tags: Tags,
-    /// Makes a repeated create harmless: the same token and content answers the load balancer that is there.
+    /// Makes a repeated create idempotent: for the same token and content, the existing load balancer is returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_token: Option<String>,
 }
@@ -39,14 +39,14 @@ fn ipv4_only() -> Vec<IpFamily> {
     vec![IpFamily::Ipv4]
 }
 
-/// `UpdateLoadBalancer`: what is not given stays.
+/// `UpdateLoadBalancer`: unset fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateLoadBalancer {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The full new set of tags.
+    /// All tags; replaces the existing ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Tags>,
 }
@@ -55,26 +55,26 @@ pub struct UpdateLoadBalancer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateListener {
-    /// For people.
+    /// Display name.
     #[serde(default)]
     pub name: String,
-    /// With the port unique on the load balancer.
+    /// Unique on the load balancer, together with the port.
     pub protocol: ListenerProtocol,
     /// 1..=65535.
     pub port: u16,
-    /// Seconds after which a silent connection is cut.
+    /// Idle timeout in seconds.
     #[serde(default = "default_idle_timeout")]
     pub idle_timeout: u32,
-    /// Who may connect; empty means everybody.
+    /// Source ranges that may connect; empty: all clients.
     #[serde(default)]
     pub allowed_cidrs: Vec<IpNet>,
-    /// How it treats what comes in.
+    /// How it processes traffic.
     #[serde(default)]
     pub traffic: Traffic,
-    /// A pool of the same load balancer. Not together with `pool`.
+    /// An existing pool of the same load balancer. Excludes `pool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool_id: Option<String>,
-    /// A pool to make together with the listener, in the same call.
+    /// A pool to create together with the listener.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<CreatePool>,
 }
@@ -83,20 +83,20 @@ const fn default_idle_timeout() -> u32 {
     60
 }
 
-/// `UpdateListener`: what is not given stays. Protocol and port never change.
+/// `UpdateListener`: unset fields stay unchanged. Protocol and port are immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateListener {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Seconds after which a silent connection is cut.
+    /// Idle timeout in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<u32>,
-    /// The full new set.
+    /// All source ranges; replaces the existing ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_cidrs: Option<Vec<IpNet>>,
-    /// How it treats what comes in, all of it.
+    /// How it processes traffic, all settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
     /// Another pool of the same load balancer.
@@ -108,18 +108,18 @@ pub struct UpdateListener {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreatePool {
-    /// For people.
+    /// Display name.
     #[serde(default)]
     pub name: String,
-    /// How traffic is handed to the members.
+    /// The protocol towards members.
     pub protocol: PoolProtocol,
-    /// How members are chosen.
+    /// How a member is chosen.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Whether a client stays with its member.
+    /// Session affinity of clients.
     #[serde(default)]
     pub persistence: Option<Persistence>,
-    /// How members are probed.
+    /// The health check of members.
     #[serde(default)]
     pub health_monitor: Option<HealthMonitor>,
     /// The first members.
@@ -127,38 +127,38 @@ pub struct CreatePool {
     pub members: Vec<Member>,
 }
 
-/// `UpdatePool`: what is not given stays, `null` takes away. The protocol never changes.
+/// `UpdatePool`: unset fields stay unchanged, `null` removes a setting. The protocol is immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdatePool {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How members are chosen.
+    /// How a member is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
-    /// Whether a client stays with its member.
+    /// Session affinity of clients.
     #[serde(skip_serializing_if = "Change::is_keep")]
     pub persistence: Change<Persistence>,
-    /// How members are probed.
+    /// The health check of members.
     #[serde(skip_serializing_if = "Change::is_keep")]
     pub health_monitor: Change<HealthMonitor>,
 }
 
-/// A field of a change that may be absent, `null` or a value, three different wishes.
+/// A field of a change that may be absent, `null` or a value, with three different meanings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Change<T> {
-    /// Absent: leave it.
+    /// Absent: unchanged.
     #[default]
     Keep,
-    /// `null`: take it away.
+    /// `null`: removed.
     Clear,
-    /// Put this there.
+    /// Set to this value.
     Set(T),
 }
 
 impl<T> Change<T> {
-    /// Nothing is asked for.
+    /// Whether the field is absent.
     pub const fn is_keep(&self) -> bool {
         matches!(self, Self::Keep)
     }
@@ -183,12 +183,12 @@ impl<T: Serialize> Serialize for Change<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // An absent field never gets here: `default` has made it `Keep`.
+        // Never called for an absent field: `default` has set it to `Keep`.
         Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
     }
 }
 
-/// `SetMembers`: the full new set.
+/// `SetMembers`: all members; replaces the existing ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetMembers {
@@ -196,18 +196,17 @@ pub struct SetMembers {
     pub members: Vec<Member>,
 }
 
-/// `UpdateMembers`: removals first, then additions. Adding a member that is there replaces it; removing one that is not
-/// there is no error.
+/// `UpdateMembers`: removals first, then additions. Adding an existing member replaces it; removing a missing one is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateMembers {
     /// Members to add or replace.
     pub add: Vec<Member>,
-    /// Members to take away.
+    /// Members to remove.
     pub remove: Vec<MemberKey>,
 }
 
-/// Which member of a pool.
+/// The key of a member in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberKey {
@@ -217,49 +216,49 @@ pub struct MemberKey {
     pub port: u16,
 }
 
-/// `BatchRoutes`: removals first, then additions, each on its own; at most 200 together.
+/// `BatchRoutes`: removals first, then additions, each with its own result; at most 200 together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchRoutes {
     /// Routes to add.
     pub add: Vec<AddRoute>,
-    /// Ids of routes to take away.
+    /// IDs of routes to remove.
     pub remove: Vec<String>,
 }
 
-/// One route to add. At least one of the next hops is needed.
+/// One route to add. At least one of the next hops is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddRoute {
-    /// Where packets want to go; host bits are zero.
+    /// Destination of packets; host bits must be zero.
     pub destination: IpNet,
-    /// The instance that takes them.
+    /// The next hop, as an instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop_instance: Option<String>,
-    /// The address that takes them.
+    /// The next hop, as an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop_address: Option<IpAddr>,
-    /// Free labels.
+    /// Arbitrary tags.
     #[serde(default)]
     pub tags: Tags,
 }
 
-/// The answer to `BatchRoutes`: one result for each item, in the order given.
+/// The response to `BatchRoutes`: one result per item, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchRoutesAnswer {
-    /// One for each of `add`.
+    /// One result per item of `add`.
     pub added: Vec<RouteResult>,
-    /// One for each of `remove`.
+    /// One result per item of `remove`.
     pub removed: Vec<RouteResult>,
 }
 
-/// What became of one item.
+/// The result of one item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteResult {
-    /// Done; the route as it is, or as it was before its removal.
+    /// Success, with the added or the removed route.
     Ok(Route),
-    /// Refused; nothing was changed for this item.
+    /// The item was refused, and nothing was changed for it.
     Error(ItemError),
 }
 
@@ -268,19 +267,19 @@ pub enum RouteResult {
 pub struct ItemError {
     /// The same codes as for whole calls.
     pub code: String,
-    /// For people.
+    /// The message for users.
     pub message: String,
-    /// By code.
+    /// Details that depend on the code.
     pub details: serde_json::Value,
 }
 
-/// The answer to `SetMembers` and `UpdateMembers`.
+/// The response to `SetMembers` and `UpdateMembers`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembersAnswer {
     /// The pool.
     pub pool_id: String,
-    /// How many members it has now.
+    /// Its current number of members.
     pub members: usize,
-    /// Of the pool.
+    /// The status of the pool.
     pub status: ProvisioningStatus,
 }

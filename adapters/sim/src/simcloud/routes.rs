@@ -1,4 +1,4 @@
-//! The project's one route table. Changes come in batches whose items succeed and fail on their own.
+//! The project's only route table. Changes come in batches, each item of which succeeds or fails on its own.
 
 use http::StatusCode;
 use ipnet::IpNet;
@@ -12,7 +12,7 @@ use super::quota;
 use super::requests::{AddRoute, BatchRoutes, BatchRoutesAnswer, ItemError, RouteResult};
 use super::table::{PageRequest, Table, Write};
 
-/// At most this many items fit into one batch, additions and removals together.
+/// Maximum number of items in a batch, additions and removals together.
 pub(super) const BATCH_MAX: usize = 200;
 
 /// The name of the only table.
@@ -24,14 +24,14 @@ pub(super) struct Routes {
     table: Table<Route>,
 }
 
-/// What a batch is judged by.
+/// The parameters of a batch.
 pub(super) struct RouteRules<'a> {
     pub(super) quota: usize,
     pub(super) created_at: Timestamp,
     pub(super) write: Write,
-    /// What becomes of new routes.
+    /// How new routes end.
     pub(super) status: RouteStatus,
-    /// Whether an instance is there.
+    /// Whether an instance exists.
     pub(super) instance_exists: &'a dyn Fn(&str) -> bool,
 }
 
@@ -40,7 +40,7 @@ impl Routes {
         Self { table: Table::new("rt") }
     }
 
-    /// One page, with the status that follows from the instances that there are.
+    /// One page; the status depends on which instances exist.
     pub(super) fn list(
         &self,
         page: PageRequest<'_>,
@@ -88,7 +88,7 @@ impl Routes {
             self.table.truths().find(|(_, other)| other.destination == route.destination)
         {
             let message =
-                format!("route {} to {} is there already; remove it first", other.id, other.destination);
+                format!("route {} to {} exists already; remove it first", other.id, other.destination);
             return Err(ApiError::conflict("route_exists", message).with(json!({ "id": other.id })));
         }
         quota::check("routes", rules.quota, self.table.truths().count(), 1)?;
@@ -118,7 +118,7 @@ fn check(route: &AddRoute, rules: &RouteRules<'_>) -> Result<(), ApiError> {
         ));
     }
     if next_hop_instance.is_none() && next_hop_address.is_none() {
-        return Err(ApiError::invalid("next_hop_instance", "give it, or next_hop_address, or both"));
+        return Err(ApiError::invalid("next_hop_instance", "set it, or next_hop_address, or both"));
     }
     if let Some(address) = next_hop_address
         && address.is_ipv4() != matches!(destination, IpNet::V4(_))
@@ -131,7 +131,7 @@ fn check(route: &AddRoute, rules: &RouteRules<'_>) -> Result<(), ApiError> {
     if let Some(instance) = next_hop_instance
         && !(rules.instance_exists)(instance)
     {
-        let message = format!("next_hop_instance: there is no instance {instance} in this project");
+        let message = format!("next_hop_instance: instance {instance} not found in this project");
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_next_hop", message)
             .with(json!({ "field": "next_hop_instance" })));
     }

@@ -1,4 +1,4 @@
-//! The accept loop. Written out, because a connection that is closed instead of answered needs hyper itself.
+//! The accept loop. It uses hyper directly, because fault rules may close a connection without a response.
 
 use std::io;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use tracing::{debug, warn};
 use super::SharedCloud;
 use super::http::{CloseConnection, router};
 
-/// After a connection could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves the cloud until `shutdown`; answers under way are still sent.
+/// Serves the cloud until `shutdown`; calls in flight are still answered.
 ///
-/// Cost: one task a connection. Connections that cannot be accepted are logged, and the next one is awaited.
+/// Cost: one task per connection. Failed accepts are logged and retried.
 ///
 /// # Errors
-/// When the listener has no address any more.
+/// Fails if the listener has no local address.
 pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: CancellationToken) -> io::Result<()> {
     let address = listener.local_addr()?;
     let router = router(cloud);
@@ -40,7 +40,7 @@ pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: Cancella
             }
             Err(error) => {
                 warn!(%error, "Could not accept a connection");
-                // Out of file descriptors, most likely: give the others time to end.
+                // Probably no file descriptor is free: wait until other connections end.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -66,7 +66,7 @@ async fn connection(stream: TcpStream, router: axum::Router, shutdown: Cancellat
     }
 }
 
-/// An error here makes hyper drop the connection without a word, which is what some fault rules ask for.
+/// On an error, hyper closes the connection without a response, as some fault rules demand.
 async fn answer(router: axum::Router, request: Request<Incoming>) -> Result<Response, Closed> {
     let Ok(response) = router.oneshot(request.map(Body::new)).await;
     if response.extensions().get::<CloseConnection>().is_some() { Err(Closed) } else { Ok(response) }

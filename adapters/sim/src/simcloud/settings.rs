@@ -1,4 +1,4 @@
-//! The nuisances that are always on, as one value that the admin API shows and changes.
+//! Settings that affect all calls, as one value that the admin API reads and changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use super::error::ApiError;
 use super::operation::{Family, Operation};
 pub use super::quota::Quotas;
 
-/// The largest page that can be set.
+/// Maximum value of the page size.
 pub const PAGE_MAX: usize = 500;
 
-/// How the cloud behaves. Times are milliseconds.
+/// How the cloud behaves. Times are in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// How long answers take.
+    /// Latency of responses.
     pub latency: Latency,
-    /// How often callers may call; what is not listed is not limited.
+    /// Rate limits; a scope that is not listed is unlimited.
     pub rate_limits: BTreeMap<LimitedBy, RateLimit>,
-    /// After how long readers see what was created, changed or deleted.
+    /// Delay until reads show what was created, changed or deleted.
     pub consistency_ms: u64,
-    /// How long load balancers take to follow.
+    /// How long changes of load balancers take.
     pub provisioning: Provisioning,
-    /// How many of each kind there may be.
+    /// Quotas for each kind of object.
     pub quotas: Quotas,
-    /// The largest page that a listing answers.
+    /// Maximum page size of listings.
     pub page_size_max: PageSize,
 }
 
-/// How long answers take. The work itself is done when the request arrives, as if the way back were slow.
+/// Latency of responses. Calls are executed when the request arrives, as if only the response were slow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
     /// For operations that are not listed.
     pub default_ms: u64,
-    /// Up to this much is added, by the seed.
+    /// Maximum of the random addition, determined by the seed.
     pub jitter_ms: u64,
-    /// For some operations.
+    /// For single operations.
     pub operations: BTreeMap<Operation, u64>,
 }
 
-/// What a limit covers.
+/// The scope of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitedBy {
@@ -60,7 +60,7 @@ pub enum LimitedBy {
 }
 
 impl LimitedBy {
-    /// The limits that a call of this family counts against.
+    /// The limits that apply to a call of this family.
     pub(super) const fn of(family: Family) -> [Self; 2] {
         let own = match family {
             Family::Identity => Self::Identity,
@@ -76,21 +76,21 @@ impl LimitedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// Calls a second in the long run, more than 0.
+    /// Calls per second in the long run, more than 0.
     pub rate: f64,
-    /// Calls that may come at once after a pause, at least 1.
+    /// Burst, at least 1.
     pub burst: u32,
 }
 
-/// How long load balancers take to follow.
+/// How long changes of load balancers take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Provisioning {
-    /// From the order to ACTIVE.
+    /// From the request to ACTIVE.
     pub create_ms: u64,
-    /// For any change of the load balancer or of what is below it.
+    /// For any change of the load balancer or of its parts.
     pub update_ms: u64,
-    /// From the order to gone.
+    /// From the request until it is gone.
     pub delete_ms: u64,
 }
 
@@ -112,12 +112,12 @@ impl Default for PageSize {
 }
 
 impl Settings {
-    /// The time between a write and its visibility.
+    /// The time from a write until reads show it.
     pub(super) const fn lag(&self) -> Duration {
         Duration::from_millis(self.consistency_ms)
     }
 
-    /// A copy with `change` merged in as RFC 7396 says: objects field by field, `null` goes back to the default.
+    /// A copy with `change` merged in according to RFC 7396: objects field by field, `null` restores the default.
     pub(super) fn patched(&self, change: &Value) -> Result<Self, ApiError> {
         if !change.is_object() {
             return Err(ApiError::invalid("body", "must be an object with the settings to change"));
@@ -132,7 +132,7 @@ impl Settings {
 
     fn check(&self) -> Result<(), ApiError> {
         for limit in self.rate_limits.values() {
-            // Slower than once in 11 days is an outage, and a fault rule says that better.
+            // Slower than one call in 11 days is an outage, for which a fault rule is the right means.
             if !limit.rate.is_finite() || limit.rate < 1e-6 {
                 return Err(ApiError::invalid("rate_limits.*.rate", "must be a number of at least 0.000001"));
             }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_touches_only_what_it_names() {
+    fn update_changes_only_named_fields() {
         let settings = Settings::default();
         let slow = settings.patched(&json!({ "latency": { "operations": { "ListRoutes": 40 } } })).unwrap();
         assert_eq!(slow.latency.operations, BTreeMap::from([(Operation::ListRoutes, 40)]));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_refused_and_named() {
+    fn invalid_setting_is_refused_by_name() {
         for (change, named) in [
             (json!({ "latencies": {} }), "latencies"),
             (json!({ "latency": { "operations": { "ListInstance": 1 } } }), "ListInstance"),

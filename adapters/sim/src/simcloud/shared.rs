@@ -1,4 +1,4 @@
-//! One cloud, many callers: the lock and the clock around [`Cloud`].
+//! The lock and the clock for concurrent access to a [`Cloud`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::{Cloud, Moment};
 
-/// A running cloud. Clones are the same cloud.
+/// A running cloud. Clones share it.
 ///
-/// The clock is tokio's, so tests pause and advance it.
+/// The clock is tokio's, so that tests can pause and advance it.
 #[derive(Clone, Debug)]
 pub struct SharedCloud {
     cloud: Arc<Mutex<Cloud>>,
@@ -21,10 +21,10 @@ impl SharedCloud {
         Self { cloud: Arc::new(Mutex::new(cloud)), switched_on: Instant::now() }
     }
 
-    /// Does something with the cloud as it is now. `work` must be short: all callers wait for it.
+    /// Calls `work` with the cloud and the current time. `work` must be short: all callers wait for it.
     pub fn with<R>(&self, work: impl FnOnce(&mut Cloud, Moment) -> R) -> R {
         let now = self.switched_on.elapsed();
-        // A caller that panicked is no reason to take the cloud from the others.
+        // A panic in one caller must not make the cloud unusable for the others.
         let mut cloud = self.cloud.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut cloud, now)
     }

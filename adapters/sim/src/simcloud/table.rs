@@ -1,4 +1,4 @@
-//! Rows with two faces: the truth, which writes see at once, and what readers see, which follows after the consistency lag.
+//! Rows with two versions: the latest one, which writes see at once, and the one that reads show, which follows after the consistency lag.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Moment;
 use super::error::ApiError;
 
-/// One kind of object, by serial number. Ids are the prefix and the serial, as in `lb-0001`, and are never used twice.
+/// One kind of object, by serial number. IDs are the prefix and the serial, as in `lb-0001`, and are never reused.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     prefix: &'static str,
@@ -18,28 +18,28 @@ pub(super) struct Table<T> {
 #[derive(Debug)]
 struct Row<T> {
     truth: Option<Arc<T>>,
-    /// What readers saw before the first of `coming`.
+    /// What reads showed before the first entry of `coming`.
     seen: Option<Arc<T>>,
-    /// When readers see what, in the order of the writes.
+    /// When reads will show what, in the order of the writes.
     coming: VecDeque<(Moment, Option<Arc<T>>)>,
 }
 
-/// When a write happens and when readers notice.
+/// The time of a write, and the time when reads show it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub(super) now: Moment,
     pub(super) lag: Duration,
 }
 
-/// A slice of a listing.
+/// A page of a listing.
 #[derive(Clone, Debug)]
 pub(super) struct Page<T> {
     pub(super) items: Vec<Arc<T>>,
-    /// Where to go on; nothing at the end.
+    /// Cursor of the next page; `None` at the end.
     pub(super) next: Option<String>,
 }
 
-/// Which slice of a listing is wanted.
+/// The requested page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRequest<'a> {
     pub(super) limit: usize,
@@ -64,7 +64,7 @@ impl<T> Row<T> {
         }
     }
 
-    /// Neither there nor visible, now or later.
+    /// Neither existing nor visible, now or later.
     fn is_over(&self, now: Moment) -> bool {
         self.truth.is_none()
             && self.visible(now).is_none()
@@ -77,13 +77,13 @@ impl<T> Table<T> {
         Self { prefix, last: 0, rows: BTreeMap::new() }
     }
 
-    /// The serial and the id of the next object.
+    /// The serial and the ID of the next object.
     pub(super) fn reserve(&mut self) -> (u64, String) {
         self.last = self.last.saturating_add(1);
         (self.last, id(self.prefix, self.last))
     }
 
-    /// The serial of an id; nothing for what was never an id of this kind.
+    /// The serial of an ID; `None` if it is not an ID of this kind.
     pub(super) fn serial(&self, wanted: &str) -> Option<u64> {
         let serial = wanted.strip_prefix(self.prefix)?.strip_prefix('-')?.parse().ok()?;
         (id(self.prefix, serial) == wanted).then_some(serial)
@@ -125,7 +125,7 @@ impl<T> Table<T> {
         self.rows.values().filter_map(move |row| row.visible(now))
     }
 
-    /// One page of what readers see. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
+    /// One page of what reads show. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
     pub(super) fn page(
         &self,
         request: PageRequest<'_>,
@@ -145,7 +145,7 @@ impl<T> Table<T> {
         Ok(page)
     }
 
-    /// Scrambled, so that nobody builds cursors by hand.
+    /// Scrambled, so that clients cannot construct cursors.
     fn cursor(&self, serial: u64) -> String {
         format!("{}{:016x}", self.prefix, serial.wrapping_mul(SCRAMBLE))
     }
@@ -156,15 +156,15 @@ impl<T> Table<T> {
             .and_then(|digits| u64::from_str_radix(digits, 16).ok())
             .map(|scrambled| scrambled.wrapping_mul(UNSCRAMBLE))
             .filter(|serial| *serial <= self.last)
-            .ok_or_else(|| ApiError::invalid("cursor", "take it unchanged from `next` of the page before"))
+            .ok_or_else(|| ApiError::invalid("cursor", "use `next` of the previous page unchanged"))
     }
 }
 
-/// An odd number, and the one that takes its multiplication back (modulo 2^64).
+/// An odd number and its multiplicative inverse (modulo 2^64).
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 const UNSCRAMBLE: u64 = inverse(SCRAMBLE);
 
-/// Newton's iteration doubles the number of right bits each time, from the 3 that any odd number starts with.
+/// Each iteration of Newton's method doubles the number of correct bits, from the 3 that any odd number starts with.
 const fn inverse(odd: u64) -> u64 {
     let mut guess = odd;
     let mut round = 0;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_see_a_write_after_the_lag_and_writers_at_once() {
+    fn lag_applies_to_reads_only() {
         let mut table = Table::new("x");
         let (serial, _) = table.reserve();
         table.put(serial, "new", at(0, 100));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_nobody_can_see_any_more_are_dropped() {
+    fn rows_invisible_to_all_readers_are_dropped() {
         let mut table = Table::new("x");
         for round in 0..10 {
             let (serial, _) = table.reserve();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_cover_everything_once_and_survive_removals() {
+    fn pages_cover_all_items_once_despite_removals() {
         let mut table = Table::new("x");
         for _ in 0..10 {
             let (serial, _) = table.reserve();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_of_ones_own_making_is_refused() {
+    fn forged_cursor_is_refused() {
         let table = Table::<u64>::new("x");
         for cursor in ["", "x", "5", "x0000000000000005", "y0000000000000000"] {
             let request = PageRequest { limit: 4, cursor: Some(cursor) };
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_canonical_ids_are_ids() {
+    fn only_canonical_ids_are_parsed() {
         let table = Table::<u64>::new("lb");
         for (text, serial) in [
             ("lb-0001", Some(1)),

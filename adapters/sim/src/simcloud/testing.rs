@@ -1,4 +1,4 @@
-//! For the tests of this crate: a cloud with a hand-driven clock.
+//! Test support: a cloud with a manual clock.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Lab {
     pub(super) now: Moment,
 }
 
-/// A cloud with as many instances and these settings on top of the defaults.
+/// A cloud with this many instances, and these settings on top of the defaults.
 #[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
 pub(super) fn lab(n_instances: u64, settings: Value) -> Lab {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
@@ -56,7 +56,7 @@ impl Lab {
         self.cloud.handle(call, self.now)
     }
 
-    /// The body of a call that must succeed.
+    /// The response body of a call that must succeed.
     #[track_caller]
     pub(super) fn ok(&mut self, call: &Call) -> Value {
         let answer = self.send(call);
@@ -72,7 +72,7 @@ impl Lab {
         (answer.status, answer.body["code"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Orders a load balancer, waits until it is there and answers its id.
+    /// Creates a load balancer, waits until it is complete and returns its ID.
     #[track_caller]
     pub(super) fn balancer(&mut self, name: &str) -> String {
         let id = self.ok(&create(name))["id"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Who may come in: bearer tokens, each for one project. No token appears in an answer or a log.
+//! Authentication: bearer tokens, each for one project. No token appears in a response or a log.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use super::error::ApiError;
 
-/// All tokens that are good. None at all: everybody may come in.
+/// All valid tokens. If there are none, no caller needs one.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Vec<Token>);
 
-/// One of them, as the admin API takes it.
+/// A token in the format of the admin API.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Token {
     token: String,
-    /// Nothing: the project that all objects belong to.
+    /// Unset: the project that all objects belong to.
     #[serde(default)]
     project: Option<String>,
 }
@@ -33,15 +33,15 @@ impl Tokens {
         Self(vec![Token { token, project: None }])
     }
 
-    /// These and no others.
+    /// Replaces all tokens.
     pub(super) fn these(tokens: Vec<Token>) -> Result<Self, ApiError> {
         if tokens.iter().any(|one| one.token.is_empty()) {
-            return Err(ApiError::invalid("tokens", "must not be empty texts"));
+            return Err(ApiError::invalid("tokens", "must not be empty"));
         }
         Ok(Self(tokens))
     }
 
-    /// The other project that this token is for; nothing: it is for the project that all objects belong to.
+    /// The other project that this token is for; `None`: it is for the project that all objects belong to.
     pub(super) fn other_project(&self, bearer: Option<&str>) -> Result<Option<&str>, ApiError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -55,12 +55,12 @@ impl Tokens {
         }
     }
 
-    /// Whether this token opens the project that all objects belong to.
+    /// Whether this token is valid for the project that all objects belong to.
     pub(super) fn check(&self, bearer: Option<&str>) -> Result<(), ApiError> {
         match self.other_project(bearer)? {
             None => Ok(()),
             Some(other) => {
-                let message = format!("the token is for the project {other}, which has nothing here");
+                let message = format!("the token is for the project {other}, which has no objects here");
                 Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
             }
         }

@@ -1,4 +1,4 @@
-//! Words, states and fingerprints.
+//! Tests of values, states and fingerprints.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn machine(change: &Value) -> Instance {
 }
 
 #[test]
-fn a_machine_becomes_an_instance() {
+fn instance_is_translated() {
     let instance = machine(&json!({}));
     assert_eq!(instance.provider_id, "sim://sim-1/i-0007");
     assert_eq!((instance.state(), instance.vendor_state.as_str()), (InstanceState::Running, "running"));
@@ -43,7 +43,7 @@ fn a_machine_becomes_an_instance() {
 }
 
 #[test]
-fn tags_that_are_meant_for_the_node_become_its_labels() {
+fn label_tags_become_node_labels() {
     let tags = json!({ "label/example.com/rack": "r7", "label/plain": "", "rack": "r8", "labels": "none" });
     let labels = machine(&json!({ "tags": tags })).extra_labels;
     let labels: Vec<_> = labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -51,7 +51,7 @@ fn tags_that_are_meant_for_the_node_become_its_labels() {
 }
 
 #[test]
-fn every_state_has_its_word_and_an_unknown_one_is_unknown() {
+fn every_instance_state_is_translated() {
     for (word, wanted) in [
         ("building", InstanceState::Starting),
         ("running", InstanceState::Running),
@@ -68,7 +68,7 @@ fn every_state_has_its_word_and_an_unknown_one_is_unknown() {
 }
 
 #[test]
-fn the_fingerprint_changes_with_what_a_node_is_made_from_and_with_nothing_else() {
+fn fingerprint_depends_only_on_node_properties() {
     let before = machine(&json!({})).fingerprint;
     for (change, differs) in [
         (json!({ "created_at": "2026-02-02T00:00:00Z" }), false),
@@ -86,11 +86,11 @@ fn the_fingerprint_changes_with_what_a_node_is_made_from_and_with_nothing_else()
         assert_eq!(machine(&change).fingerprint != before, differs, "{change}");
     }
     let unknown = |word| machine(&json!({ "status": word })).fingerprint;
-    assert_eq!(unknown("hibernating"), unknown("dreaming"), "a Node knows neither");
+    assert_eq!(unknown("hibernating"), unknown("dreaming"), "not part of a Node");
 }
 
 #[test]
-fn what_is_no_address_is_left_out() {
+fn invalid_addresses_are_omitted() {
     let addresses =
         json!([{ "kind": "internal", "address": "nowhere" }, { "kind": "carrier_pigeon", "address": "coo" }]);
     assert_eq!(machine(&json!({ "addresses": addresses })).addresses, []);
@@ -115,7 +115,7 @@ fn tree(change: &Value) -> LoadBalancer {
 }
 
 #[test]
-fn every_status_has_its_state() {
+fn every_load_balancer_status_is_translated() {
     for (change, wanted) in [
         (json!({ "status": "PENDING_CREATE" }), LoadBalancerState::Pending),
         (json!({ "status": "PENDING_UPDATE" }), LoadBalancerState::Pending),
@@ -130,7 +130,7 @@ fn every_status_has_its_state() {
 }
 
 #[test]
-fn addresses_come_in_the_order_that_was_asked_for() {
+fn addresses_have_the_order_of_requested_families() {
     let summary = tree(&json!({}));
     let addresses: Vec<_> = summary.addresses.iter().map(|address| address.value.clone()).collect();
     let ip = |text: &str| Some(load_balancer_address::Value::Ip(text.to_owned()));
@@ -140,20 +140,20 @@ fn addresses_come_in_the_order_that_was_asked_for() {
 }
 
 #[test]
-fn behind_a_proxy_protocol_no_short_cut_is_taken() {
+fn proxy_protocol_sets_ip_mode_proxy() {
     let pool = json!({ "id": "pool-1", "name": "", "protocol": "PROXY", "algorithm": "round_robin", "persistence": null,
                        "health_monitor": null, "members": [], "status": "ACTIVE" });
     assert_eq!(tree(&json!({ "pools": [pool] })).addresses[0].ip_mode(), IpMode::Proxy);
 }
 
 #[test]
-fn a_port_that_failed_is_told() {
+fn failed_port_has_an_error() {
     let ports = &tree(&json!({ "listener": "ERROR" })).addresses[0].ports;
     assert_eq!((ports[0].port, ports[0].error.as_deref()), (80, Some(PORT_FAILED)));
 }
 
 #[test]
-fn parts_are_named_by_what_they_are() {
+fn parts_have_readable_names() {
     let ids = tree(&json!({})).vendor_ids.expect("set").ids;
     let ids: Vec<_> = ids.iter().map(|(kind, id)| format!("{kind}={id}")).collect();
     assert_eq!(ids, ["listener/tcp/80=ls-1", "loadbalancer=lb-1", "pool/tcp/80=pool-1"]);

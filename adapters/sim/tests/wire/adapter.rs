@@ -1,4 +1,4 @@
-//! The whole adapter over gRPC, in front of a simulated cloud: what the contract promises, counted at the cloud.
+//! The whole adapter over gRPC, in front of a simulated cloud: the promises of the contract, with the calls that the cloud counts.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Adapters that are wrong on purpose: each mistake shows over gRPC or at the cloud, and not in the correct adapter.
+//! Adapters with deliberate faults: each shows over gRPC or in the cloud, and the correct adapter shows none.
 
 #![expect(
     clippy::expect_used,

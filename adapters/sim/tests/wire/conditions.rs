@@ -1,5 +1,5 @@
-//! Every condition that a caller can meet, provoked from outside: the program over gRPC, in front of a simulated cloud. And what
-//! no caller, log or metric may ever show.
+//! Every condition that a caller can meet, provoked from outside: the program over gRPC, in front of a simulated cloud. And secrets that no
+//! caller, log or metric may ever show.
 
 #![expect(
     clippy::expect_used,

@@ -1,8 +1,8 @@
-//! Crash enumeration: whatever the adapter is doing when it is killed, after any of its writes, the controllers' repetitions end in
-//! exactly one of each, and in nothing once nothing is wanted. The same if it lives and only the answer to that write is lost.
+//! Crash enumeration: if the adapter is killed after any of its writes, the controllers' repetitions end with exactly one of each object,
+//! and with none when nothing is desired any more. The same holds if the adapter survives and only the response to that write is lost.
 //!
-//! Each run is a cloud of its own in this process, and a real `adapter-sim`. The run's number is the write that it is about; the
-//! numbers go up until a run ends before its write.
+//! Each run has a cloud in this process, and a real `adapter-sim` process. Run n disturbs write n; n increases until a run ends before its
+//! write.
 
 #![expect(
     clippy::expect_used,
@@ -19,13 +19,13 @@ use futures::{StreamExt as _, stream};
 
 use self::world::{Blow, Conditions, EVER_MADE, HORIZON_MS, World};
 
-/// Runs at a time: most of a run is waiting.
+/// Concurrent runs: a run mostly waits.
 const AT_ONCE: usize = 8;
 /// More writes than the story has.
 const WRITES_MAX: u64 = 100;
 
-/// Runs the story with a blow after each of its writes. Answers how many writes that are.
-#[expect(clippy::print_stdout, reason = "how many writes that were is part of the result")]
+/// Runs the story with a fault after each of its writes. Returns the number of writes.
+#[expect(clippy::print_stdout, reason = "the number of writes is part of the result")]
 async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     let runs = stream::iter(1..=WRITES_MAX).map(async |write| {
         let struck = World::start(conditions).await.run(blow, write).await;
@@ -40,31 +40,31 @@ async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     struck
 }
 
-/// All writes of the story were among them.
+/// Asserts that all writes of the story were among them.
 fn assert_all(struck: u64) {
     assert!((10..WRITES_MAX).contains(&struck), "the story has {struck} writes");
 }
 
 #[tokio::test]
-async fn killed_after_any_write_it_leaves_exactly_one_of_each() {
+async fn kill_after_any_write_leaves_exactly_one_of_each() {
     let conditions = Conditions { lag_ms: 0, client_tokens: true, create_horizon_ms: 2 * HORIZON_MS };
     assert_all(enumerate(Blow::Kill, conditions).await);
 }
 
 #[tokio::test]
-async fn killed_while_reads_lag_and_nothing_guards_a_second_create() {
+async fn kill_with_lagging_reads_and_no_client_token() {
     let conditions = Conditions { lag_ms: 150, client_tokens: false, create_horizon_ms: 2 * HORIZON_MS };
     assert_all(enumerate(Blow::Kill, conditions).await);
 }
 
 #[tokio::test]
-async fn a_lost_answer_while_reads_lag_and_nothing_guards_a_second_create() {
+async fn lost_answer_with_lagging_reads_and_no_client_token() {
     let conditions = Conditions { lag_ms: 150, client_tokens: false, create_horizon_ms: 2 * HORIZON_MS };
     assert_all(enumerate(Blow::LoseAnswer, conditions).await);
 }
 
 #[tokio::test]
-async fn killed_while_the_cloud_works_on_a_create_it_makes_no_second_one() {
+async fn kill_during_a_late_create_causes_no_duplicate() {
     let conditions = Conditions { lag_ms: 150, client_tokens: false, create_horizon_ms: 1500 };
     assert_eq!(enumerate(Blow::KillLate, conditions).await, EVER_MADE as u64);
 }

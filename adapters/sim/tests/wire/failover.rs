@@ -1,5 +1,5 @@
-//! Several `adapter-sim` processes in front of one simulated cloud and one Lease: who leads, how a change of leader shows to a
-//! controller, and what all of them together ask of the cloud. In real seconds: only a process that is killed is one.
+//! Several `adapter-sim` processes in front of one simulated cloud and one Lease: leader election, the effect of a failover on controllers,
+//! and the vendor calls of all replicas together. In real time, because the processes are killed.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,15 +20,15 @@ use std::time::Duration;
 
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a condition.
+/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(TICK).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+    waited.await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }

@@ -1,5 +1,5 @@
-//! Everything about the simulated cloud that takes a port: the cloud itself, the driver, the adapter in this process and as a program. They
-//! are one program, because each program links kube and tonic again.
+//! All tests of the simulated cloud that need a port: the cloud itself, the driver, the adapter in this process and as a program. They are
+//! one program, because linking kube and tonic takes long.
 
 mod adapter;
 mod broken;

@@ -1,11 +1,11 @@
-//! The program `adapter-sim` among callers that may not, and peers that mean ill.
+//! The program `adapter-sim` with callers that lack permission, and with hostile peers.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test ends where something unexpected happens, and tells what it measured"
+    reason = "a test ends where something unexpected happens, and prints what it measured"
 )]
 #![expect(clippy::disallowed_methods, reason = "no vendor is called here, so there is nothing to count")]
 

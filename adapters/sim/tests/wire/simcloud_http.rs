@@ -1,4 +1,4 @@
-//! The simulated cloud over HTTP on a loopback port, on paused time: what only the wire can show.
+//! The simulated cloud over HTTP on a loopback port, with paused time: behaviour that only the network shows.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something unexpected happens")]
 
@@ -29,8 +29,11 @@ async fn start(token: Option<&str>) -> Server {
     let shutdown = CancellationToken::new();
     let mut serving = JoinSet::new();
     serving.spawn(serve(listener, SharedCloud::new(cloud), shutdown.clone()));
-    // A pool has timers, and paused time would jump to them.
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
+    // A connection pool has timers, to which paused time would jump.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = Client::builder().pool_max_idle_per_host(0).no_proxy().build().unwrap();
     Server { client, url, shutdown, serving }
 }
@@ -142,7 +145,7 @@ async fn quotas_and_the_consistency_lag_show_over_http() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_may_close_before_or_after_the_work() {
+async fn connection_closes_before_or_after_execution() {
     for (action, made) in [("close_before", 0), ("close_after", 1)] {
         let server = start(None).await;
         let rule = json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action });
@@ -158,7 +161,7 @@ async fn a_connection_may_close_before_or_after_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_truncated_answer_announces_more_than_it_has() {
+async fn truncated_answer_has_full_content_length() {
     let server = start(None).await;
     let rule = json!({ "match": { "operation": "ListRoutes" }, "action": "truncate_body" });
     server.admin(Method::POST, "faults", rule).await;
@@ -172,7 +175,7 @@ async fn a_truncated_answer_announces_more_than_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_take_the_latency_and_the_work_does_not_wait_for_the_caller() {
+async fn call_executes_at_once_and_answer_has_latency() {
     let server = start(None).await;
     server.admin(Method::PATCH, "settings", json!({ "latency": { "default_ms": 5000 } })).await;
     let asked = Instant::now();
@@ -188,7 +191,7 @@ async fn answers_take_the_latency_and_the_work_does_not_wait_for_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_token_guards_every_path() {
+async fn every_path_requires_the_token() {
     let server = start(Some("secret")).await;
     for path in ["/v1/project", "/v1/instances", "/admin/state", "/admin/counts"] {
         let (status, refusal) = server.send(Method::GET, path, Value::Null).await;
@@ -200,7 +203,7 @@ async fn the_token_guards_every_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_exist_is_refused_and_the_end_is_in_order() {
+async fn unknown_path_is_refused_and_shutdown_is_clean() {
     let mut server = start(None).await;
     for (method, path) in
         [(Method::GET, "/v2/project"), (Method::DELETE, "/v1/project"), (Method::GET, "/admin")]
@@ -216,7 +219,7 @@ async fn what_does_not_exist_is_refused_and_the_end_is_in_order() {
     server.serving.join_next().await.unwrap().unwrap().unwrap();
 }
 
-/// The reader copies these lines, so each must do what it says.
+/// Readers copy these lines, so each must do what the text promises.
 #[tokio::test(start_paused = true)]
 async fn the_examples_of_the_readme_work() {
     let server = start(None).await;

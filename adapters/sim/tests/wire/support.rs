@@ -1,4 +1,4 @@
-//! What tests of several subjects need: a simulated cloud on a port, and what is asked of it.
+//! Shared by tests of several subjects: a simulated cloud on a port, and requests for load balancers.
 
 #![expect(
     clippy::expect_used,

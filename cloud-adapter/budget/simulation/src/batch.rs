@@ -1,4 +1,4 @@
-//! A batch that is throttled, and a caller who then asks for everything in it by itself.
+//! A throttled batch, and a caller that then requests each of its objects separately.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::{
 
 /// Objects in the batch.
 pub const OBJECTS: u32 = 500;
-/// How long the vendor wants no call after it throttled one.
+/// Pause that the vendor asks for after a throttle.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
-/// Calls that a vendor sees until its pause is over, if it throttles a call for [`OBJECTS`] objects, and that many calls
-/// for one object each are handed in at once.
+/// Number of calls that a vendor receives until its pause is over, if it throttles a call for [`OBJECTS`] objects and as many calls for one
+/// object each are submitted at once.
 #[must_use]
 pub fn throttled() -> usize {
     let mut vendor = Vendor::new(1.0).with_lockout(PAUSE).with_retry_after();
-    // Somebody else has spent what there was.
+    // Another client has spent all tokens.
     while !vendor.call(Time::ZERO).throttled {}
     let mut world = World::new(Batch::new(), vendor, Duration::from_millis(50));
     world.run_until(Time::ZERO + PAUSE);
@@ -40,7 +40,7 @@ impl Batch {
     fn submit(&mut self, now: Time, object: u32) {
         let object = object.to_string().into();
         let work = Work { class: Class::Interactive, controller: "node-controller", reserve: true, object };
-        // A refused one is not sent either.
+        // A refused call is not sent, either.
         self.budget.submit(now, &work).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that always have something to send, each with its own idea of when to.
+//! Clients that always have calls to send, each with its own strategy.
 
 mod aimd;
 mod cubic;

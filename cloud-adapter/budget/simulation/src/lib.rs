@@ -1,8 +1,7 @@
-//! The budget against a model of a vendor, beside what others do instead: workers that back off, a fixed rate, the AWS
-//! SDK's CUBIC, plain AIMD, one plain queue. Virtual time, plain numbers, the same chance each time: hours pass in
-//! milliseconds, and the same run gives the same figures.
+//! The budget against a model of a vendor, compared with other strategies: workers that back off, a fixed rate, the AWS SDK's CUBIC, plain
+//! AIMD, one plain queue. Uses virtual time and reproducible random numbers: hours pass in milliseconds, and equal runs give equal figures.
 //!
-//! Only tests and benches use it; nothing of it is shipped.
+//! Only tests and benchmarks use this crate; it is not shipped.
 
 pub mod batch;
 pub mod chance;

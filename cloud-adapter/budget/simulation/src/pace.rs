@@ -1,10 +1,10 @@
-//! A plain token bucket, as the model vendor has one and the clients that are not ours.
+//! A plain token bucket, for the model vendor and the clients other than the budget.
 
 use std::time::Duration;
 
 use cloud_budget::Time;
 
-/// Tokens that come back at a rate, up to a burst.
+/// Tokens that are added at a rate, up to a burst.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     pub(crate) rate: f64,
@@ -13,11 +13,11 @@ pub(crate) struct Pace {
     at: Time,
 }
 
-/// Less than this of a token is missing only because numbers are rounded.
+/// Tolerance for rounding errors, as part of a token.
 const DUST: f64 = 1e-6;
 
 impl Pace {
-    /// A full one.
+    /// Creates a full bucket.
     pub(crate) fn new(rate: f64, burst: f64) -> Self {
         Self { rate, burst, tokens: burst, at: Time::ZERO }
     }
@@ -37,7 +37,7 @@ impl Pace {
         there
     }
 
-    /// How long until there is a token, as of the last tick.
+    /// Time until there is a token, as of the last tick.
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_secs_f64(((1.0 - self.tokens) / self.rate).max(0.0)) + Duration::from_nanos(1)
     }

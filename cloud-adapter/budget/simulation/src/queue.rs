@@ -1,4 +1,4 @@
-//! Where calls wait until they may be sent: in the budget, or in one plain queue.
+//! Where calls wait: in the budget, or in one plain queue.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,33 +16,33 @@ use crate::{Next, Verdict, pace::Pace};
 /// The family of all calls here, which has the only bucket.
 const FAMILY: &str = "compute";
 
-/// A call that somebody wants to make.
+/// A call to submit.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// How urgent it is.
+    /// Its class.
     pub class: Class,
-    /// Who wants it.
+    /// The controller.
     pub controller: &'static str,
     /// Whether it may spend the burst reserve.
     pub reserve: bool,
-    /// What it is about.
+    /// The object.
     pub object: Arc<str>,
 }
 
-/// Where calls wait.
+/// A queue for calls.
 pub trait Queue {
-    /// Queues a call and names it, or tells when to come back.
+    /// Queues a call and returns its ticket, or the time to retry.
     ///
     /// # Errors
-    /// The time until the call may be handed in again.
+    /// Returns the time until the call may be submitted again.
     fn submit(&mut self, now: Time, work: &Work) -> Result<u64, Duration>;
     /// What to do now.
     fn next(&mut self, now: Time) -> Next;
-    /// A call has come back. Tells whether it waits once more.
+    /// Reports that a call has returned. Returns whether it waits once more.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict) -> bool;
 }
 
-/// Ours.
+/// The budget.
 #[derive(Debug)]
 pub struct Budget {
     scheduler: Scheduler,
@@ -51,7 +51,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// With one bucket, and everything else as it comes.
+    /// Creates a budget with one bucket and default settings.
     #[must_use]
     pub fn new(rate: f64, burst: u32) -> Self {
         let limit = RateLimit { rate, burst };
@@ -62,13 +62,13 @@ impl Budget {
         Self { scheduler: Scheduler::new(config, Time::ZERO), sent: BTreeMap::new(), refused: 0 }
     }
 
-    /// What it tells of its bucket.
+    /// The report of its bucket.
     #[must_use]
     pub fn bucket(&self, now: Time) -> Option<BucketReport> {
         self.scheduler.report(now).buckets.into_iter().find(|bucket| bucket.name == FAMILY)
     }
 
-    /// Calls that were queued and then refused: none, as long as nothing has a deadline.
+    /// Number of calls that were queued and then refused: none if no call has a deadline.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -130,7 +130,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// So many calls a second, and so many at once.
+    /// A bucket with this rate and burst.
     #[must_use]
     pub fn new(rate: f64, burst: u32) -> Self {
         Self { pace: Pace::new(rate, f64::from(burst)), calls: VecDeque::new(), last: 0 }

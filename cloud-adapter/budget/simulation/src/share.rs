@@ -1,4 +1,4 @@
-//! Who gets what of a vendor when all queues are full.
+//! Shares of controllers and classes when all queues are full.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use cloud_budget::{Class, Time, Weights};
 
 use crate::{Vendor, World, clients::Ours};
 
-/// Calls a second.
+/// Calls per second.
 const RATE: f64 = 10.0;
 const BURST: u32 = 20;
 
-/// A class that always has something to send, alone, for a minute after the burst is spent: part of the rate that it gets.
+/// A class that always has calls to send, alone, for a minute after the burst is spent: the share of the rate that it gets.
 #[must_use]
 pub fn alone(class: Class) -> f64 {
     let mut world = world(&[(class, "service-controller")]);
@@ -19,8 +19,7 @@ pub fn alone(class: Class) -> f64 {
     world.log().served_per_second(from, until) / RATE
 }
 
-/// All classes have something to send for ten minutes: what background work gets, as part of the share that its weight
-/// promises.
+/// All classes have calls to send for ten minutes: what background work gets, relative to the share of its weight.
 #[must_use]
 pub fn background_under_load() -> f64 {
     let mut world = world(&Class::ALL.map(|class| (class, "service-controller")));

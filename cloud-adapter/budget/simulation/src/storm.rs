@@ -1,5 +1,4 @@
-//! A storm of single calls, and Services that are changed meanwhile: how long do their calls wait, and how long does a
-//! whole change take?
+//! A storm of single calls while Services change: the wait of their calls, and the duration of a whole change.
 
 use std::{
     cmp::Reverse,
@@ -15,27 +14,27 @@ use crate::{
     queue::{Queue, Work},
 };
 
-/// From sending to the answer: a slow vendor.
+/// Latency from sending to the answer: a slow vendor.
 const LATENCY: Duration = Duration::from_millis(300);
 
-/// What happens.
+/// The scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
-    /// Calls that come at once, about one node each.
+    /// Calls submitted at once, about one node each.
     pub calls: u32,
-    /// How urgent they are said to be.
+    /// Class of these calls.
     pub class: Class,
-    /// How often the storm comes.
+    /// Interval between storms.
     pub every: Duration,
-    /// Services a second that are changed.
+    /// Services changed per second.
     pub services: f64,
-    /// Calls that a change takes, one after the other.
+    /// Consecutive calls of a change.
     pub steps: u32,
     /// How long Services are changed.
     pub lasts: Duration,
 }
 
-/// 5,000 calls about nodes at 10 calls a second, in the class of a storm, while Services change every five seconds.
+/// 5,000 calls about nodes at 10 calls per second, in the class `class`, while Services change every five seconds.
 #[must_use]
 pub const fn nodes_at_once(class: Class) -> Weather {
     let lasts = Duration::from_mins(10);
@@ -45,7 +44,7 @@ pub const fn nodes_at_once(class: Class) -> Weather {
 /// The bucket that belongs to [`nodes_at_once`].
 pub const FAST: (f64, u32) = (10.0, 20);
 
-/// 200 calls about nodes every ten minutes at one call a second, while Services of six calls change now and then.
+/// 200 calls about nodes every ten minutes at one call per second, while Services of six calls change occasionally.
 pub const SLOW_VENDOR: Weather = Weather {
     calls: 200,
     class: Class::Lifecycle,
@@ -58,21 +57,21 @@ pub const SLOW_VENDOR: Weather = Weather {
 /// The bucket that belongs to [`SLOW_VENDOR`].
 pub const SLOW: (f64, u32) = (1.0, 60);
 
-/// 99 of 100 are not longer.
+/// 99th percentiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// The wait of a Service's call.
     pub wait: Duration,
-    /// A whole change of a Service.
+    /// The duration of a whole change of a Service.
     pub ensure: Duration,
 }
 
-/// Lets it happen to a queue.
+/// Runs the scenario on a queue.
 pub fn blow(weather: &Weather, queue: impl Queue) -> Times {
     let client = Storm::new(weather, queue);
     let mut world = World::new(client, Vendor::unlimited(), LATENCY);
     let mut until = Time::ZERO + weather.lasts;
-    // Everything that began is to end, however long it takes.
+    // Runs until everything that began has ended.
     world.run_until(until);
     while !world.client.changed_all() {
         until = until + weather.every;
@@ -84,22 +83,22 @@ pub fn blow(weather: &Weather, queue: impl Queue) -> Times {
 struct Storm<Q> {
     queue: Q,
     jobs: Vec<Job>,
-    /// Jobs that hand a call in then, by number.
+    /// Jobs by the time at which they submit a call.
     due: BinaryHeap<Reverse<(Time, usize)>>,
-    /// Jobs whose call waits or is under way.
+    /// Jobs whose call waits or is in flight.
     calls: BTreeMap<u64, usize>,
     waits: Vec<Duration>,
     ensures: Vec<Duration>,
     services: usize,
 }
 
-/// Calls that are made one after the other.
+/// A chain of calls.
 struct Job {
     work: Work,
     service: bool,
     steps: u32,
     began: Time,
-    /// When its call was handed in for the first time.
+    /// When its call was submitted for the first time.
     asked: Option<Time>,
 }
 
@@ -117,7 +116,7 @@ impl<Q: Queue> Storm<Q> {
         self.ensures.len() == self.services
     }
 
-    /// Hands in what is due.
+    /// Submits the calls that are due.
     fn submit(&mut self, now: Time) {
         while let Some(&Reverse((at, number))) = self.due.peek()
             && at <= now
@@ -129,7 +128,7 @@ impl<Q: Queue> Storm<Q> {
                 Ok(call) => {
                     self.calls.insert(call, number);
                 }
-                // As a controller does that is told to come back.
+                // A controller retries at the time given in the refusal.
                 Err(later) => self.due.push(Reverse((now + later, number))),
             }
         }

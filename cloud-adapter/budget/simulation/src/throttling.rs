@@ -1,4 +1,4 @@
-//! Clients that always have something to send, configured for 10 calls a second, against a vendor that allows less.
+//! Clients that always have calls to send, configured for 10 calls per second, against a vendor that allows less.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::{
     clients::{Aimd, Cubic, Fixed, Ours, Workers},
 };
 
-/// Calls a second that all clients are configured for, and calls at once.
+/// Rate and burst that all clients are configured for, in calls per second and calls.
 pub const CEILING: f64 = 10.0;
 /// See [`CEILING`].
 pub const BURST: u32 = 20;
-/// From sending to the answer.
+/// Latency from sending to the answer.
 pub const LATENCY: Duration = Duration::from_millis(50);
-/// How long each run lasts.
+/// Duration of each run.
 pub const RUN: Duration = Duration::from_mins(30);
-/// What passes until a client is expected to have learnt.
+/// Time after which a client is expected to have adapted.
 pub const LEARNT: Duration = Duration::from_mins(5);
 
-/// What a client does about a vendor that throttles.
+/// Strategies against a vendor that throttles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// 50 workers, exponential back-off, no limiter.
     Workers,
-    /// 10 calls a second, whatever comes.
+    /// 10 calls per second, unconditionally.
     Fixed,
-    /// The AWS SDK's.
+    /// The strategy of the AWS SDKs.
     Cubic,
     /// AIMD without memory.
     Aimd,
@@ -39,7 +39,7 @@ impl Strategy {
     /// All, in the order in which they are printed.
     pub const ALL: [Self; 5] = [Self::Workers, Self::Fixed, Self::Cubic, Self::Aimd, Self::Ours];
 
-    /// For people.
+    /// Name for readers.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,16 +52,16 @@ impl Strategy {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Throttled calls a minute.
+    /// Throttled calls per minute.
     pub throttled: f64,
-    /// Part of what the vendor allows that was served; somewhat above 1 where the vendor's burst was spent too.
+    /// Served share of the allowed calls; slightly above 1 if the vendor's burst was used, too.
     pub used: f64,
 }
 
-/// A whole run of one client: the figures of all of it, and of what comes after the time to learn.
+/// Runs one client: figures of the whole run, and of the time after adaptation.
 #[must_use]
 pub fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
     let (ceiling, burst) = (CEILING, f64::from(BURST));
@@ -74,7 +74,7 @@ pub fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
     }
 }
 
-/// The vendor allows `before` calls a second for a while, and then [`CEILING`]: how long until all of it is used.
+/// The vendor allows `before` calls per second for a while, and then [`CEILING`]: time until all of it is used.
 #[must_use]
 pub fn raised(before: f64, lasted: Duration) -> Duration {
     let mut world = ours(Vendor::new(before));
@@ -90,7 +90,7 @@ pub fn raised(before: f64, lasted: Duration) -> Duration {
     world.now().since(changed)
 }
 
-/// The vendor allows [`CEILING`] for a while, and then `after` calls a second: what comes of it in the time from then on.
+/// The vendor allows [`CEILING`] for a while, and then `after` calls per second: figures from then on.
 #[must_use]
 pub fn lowered(after: f64, lasted: Duration) -> Figures {
     let mut world = ours(Vendor::new(CEILING));

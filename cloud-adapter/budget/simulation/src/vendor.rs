@@ -1,4 +1,4 @@
-//! A vendor: a token bucket, what it says when it is empty, and others that spend of it too.
+//! A vendor: a token bucket, its responses when the bucket is empty, and other clients that use it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::pace::Pace;
 #[derive(Clone, Debug)]
 pub struct Vendor {
     bucket: Pace,
-    /// It refuses everything for so long after a throttle; what comes meanwhile does not lengthen it.
+    /// How long it refuses all calls after a throttle; calls in this time do not prolong it.
     lockout: Option<Duration>,
     locked_until: Time,
     retry_after: bool,
@@ -18,69 +18,69 @@ pub struct Vendor {
     foreign: Option<Foreign>,
 }
 
-/// Somebody else with the same account, who calls at equal distances, whatever comes of it.
+/// Another client of the account, which calls at regular intervals and ignores the answers.
 #[derive(Clone, Debug)]
 struct Foreign {
     every: Duration,
     next: Time,
 }
 
-/// What the vendor says to a call.
+/// The vendor's answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Whether it refuses it.
+    /// Whether it refuses the call.
     pub throttled: bool,
-    /// When to come back, if it says so: whole seconds.
+    /// When to retry, if stated: whole seconds.
     pub retry_after: Option<Duration>,
-    /// Its rate headers, if it has any.
+    /// Its rate-limit headers, if any.
     pub hint: Option<Hint>,
 }
 
 impl Vendor {
-    /// `rate` calls a second, 10 at once, and not a word about either.
+    /// `rate` calls per second and a burst of 10, neither of which is reported.
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self::with_bucket(Pace::new(rate, 10.0))
     }
 
-    /// Takes everything.
+    /// Accepts every call.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::with_bucket(Pace::new(1e9, 1e9))
     }
 
-    /// It refuses everything for so long after a throttle.
+    /// Refuses all calls for this long after a throttle.
     #[must_use]
     pub fn with_lockout(self, lockout: Duration) -> Self {
         Self { lockout: Some(lockout), ..self }
     }
 
-    /// It says when to come back.
+    /// States when to retry.
     #[must_use]
     pub fn with_retry_after(self) -> Self {
         Self { retry_after: true, ..self }
     }
 
-    /// It tells its count with each answer.
+    /// Reports its count with each answer.
     #[must_use]
     pub fn with_headers(self) -> Self {
         Self { headers: true, ..self }
     }
 
-    /// Somebody else makes `rate` calls a second too.
+    /// Another client makes `rate` calls per second, too.
     #[must_use]
     pub fn with_foreign(self, rate: f64) -> Self {
         let every = Duration::from_secs_f64(1.0 / rate);
         Self { foreign: Some(Foreign { every, next: Time::ZERO }), ..self }
     }
 
-    /// Calls a second.
+    /// Calls per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.bucket.rate
     }
 
-    /// Changes its mind about the rate.
+    /// Changes the rate.
     pub fn set_rate(&mut self, now: Time, rate: f64) {
         self.bucket.tick(now);
         self.bucket.rate = rate;
@@ -107,7 +107,7 @@ impl Vendor {
         Self { bucket, lockout, locked_until, retry_after: false, headers: false, foreign: None }
     }
 
-    /// Lets the others call until now.
+    /// Makes the calls of the other client until now.
     fn others(&mut self, now: Time) {
         while let Some(foreign) = &mut self.foreign
             && foreign.next <= now
@@ -138,7 +138,7 @@ fn whole(tokens: f64) -> u64 {
     tokens.max(0.0) as u64
 }
 
-/// As headers have it: rounded up.
+/// Rounded up, as in headers.
 fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }

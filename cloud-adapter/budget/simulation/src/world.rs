@@ -1,4 +1,4 @@
-//! A client and a vendor, calls under way between them, and a log of what the vendor saw.
+//! A client, a vendor, the calls in flight between them, and a log of the calls that the vendor received.
 
 use std::{
     cmp::Reverse,
@@ -10,31 +10,31 @@ use cloud_budget::Time;
 
 use crate::{Vendor, Verdict};
 
-/// Somebody who calls the vendor.
+/// A client of the vendor.
 pub trait Client {
-    /// What to do now; asked until it waits.
+    /// What to do now; called until it returns wait.
     fn next(&mut self, now: Time) -> Next;
-    /// A call has come back.
+    /// Reports that a call has returned.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict);
 }
 
-/// What a client wants.
+/// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this call; the client's own number.
+    /// Send the call with this number, which the client chooses.
     Send(u64),
-    /// Nothing until then, or until an answer comes.
+    /// Wait until then, or until an answer arrives.
     Wait(Option<Time>),
 }
 
 /// The world of one run.
 #[derive(Debug)]
 pub struct World<C> {
-    /// Who calls.
+    /// The client.
     pub client: C,
-    /// Who is called.
+    /// The vendor.
     pub vendor: Vendor,
-    /// From sending to the answer; the vendor decides at once.
+    /// Latency from sending to the answer; the vendor decides at once.
     latency: Duration,
     now: Time,
     under_way: BinaryHeap<Reverse<(Time, u64)>>,
@@ -42,12 +42,12 @@ pub struct World<C> {
     log: Log,
 }
 
-/// What the vendor saw: when each call came, and whether it was throttled.
+/// The received calls: the time of each, and whether it was throttled.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Vec<(Time, bool)>);
 
 impl<C: Client> World<C> {
-    /// The beginning.
+    /// Time zero.
     pub fn new(client: C, vendor: Vendor, latency: Duration) -> Self {
         Self {
             client,
@@ -60,17 +60,17 @@ impl<C: Client> World<C> {
         }
     }
 
-    /// What the vendor has seen so far.
+    /// The calls received so far.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn run_until(&mut self, until: Time) {
         while self.now <= until {
             let wake = self.send();
@@ -85,11 +85,11 @@ impl<C: Client> World<C> {
         self.now = until;
     }
 
-    /// Sends what the client wants to send; returns when it wants to be asked again.
+    /// Sends the calls that the client wants to send; returns when to ask it again.
     fn send(&mut self) -> Option<Time> {
         loop {
             match self.client.next(self.now) {
-                // A client that wants to be asked again at once would be asked for ever.
+                // A client that always asks for an immediate call would loop forever.
                 Next::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
                 Next::Send(call) => {
                     let verdict = self.vendor.call(self.now);
@@ -102,7 +102,7 @@ impl<C: Client> World<C> {
         }
     }
 
-    /// Hands over the answers that are due.
+    /// Delivers the answers that are due.
     fn deliver(&mut self) {
         while let Some(&Reverse((at, number))) = self.under_way.peek()
             && at <= self.now
@@ -116,19 +116,19 @@ impl<C: Client> World<C> {
 }
 
 impl Log {
-    /// Calls that the vendor saw from one moment to another.
+    /// Number of calls received in an interval.
     #[must_use]
     pub fn calls(&self, from: Time, until: Time) -> usize {
         self.between(from, until).count()
     }
 
-    /// Throttled calls a minute.
+    /// Throttled calls per minute.
     #[must_use]
     pub fn throttled_per_minute(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| *throttled).count(), until, from) * 60.0
     }
 
-    /// Calls a second that the vendor served.
+    /// Served calls per second.
     #[must_use]
     pub fn served_per_second(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| !throttled).count(), until, from)

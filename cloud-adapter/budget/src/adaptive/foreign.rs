@@ -1,14 +1,14 @@
-//! What the vendor's own count tells about others that spend of the same limit: people, other clusters, other tools.
+//! Estimates, from the vendor's own count, how much of the limit other clients use: users, other clusters, other tools.
 
 use std::time::Duration;
 
 use crate::{Hint, Time};
 
-/// The shortest time that is measured: over less, calls under way and rounded headers are all that one sees.
+/// Shortest interval that is measured. Over less, calls in flight and rounded headers dominate.
 const SPAN: Duration = Duration::from_secs(5);
-/// How much a new measurement counts against all before it.
+/// Weight of a new measurement against all before it.
 const SMOOTHING: f64 = 0.5;
-/// A measurement older than this says nothing any more.
+/// Age at which a measurement is discarded.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 /// Vendors round the time of the reset to seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const ROUNDING: Duration = Duration::from_secs(1);
 /// The vendor's count, followed from hint to hint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VendorCount {
-    /// Where the running measurement began.
+    /// Start of the running measurement.
     began: Option<Reading>,
     foreign_rate: f64,
 }
@@ -27,7 +27,7 @@ struct Reading {
     remaining: f64,
     limit: Option<f64>,
     resets_at: Option<Time>,
-    /// Our own calls so far.
+    /// Calls that this client has sent so far.
     sent: u64,
 }
 
@@ -38,7 +38,7 @@ impl VendorCount {
         }
     }
 
-    /// Takes a hint in. `ceiling`: calls a second that a bucket of the vendor's gets back.
+    /// Adds a hint. `ceiling`: calls per second that the vendor's bucket regains.
     pub(super) fn told(&mut self, now: Time, hint: &Hint, sent: u64, ceiling: f64) {
         let reading = Reading {
             at: now,
@@ -62,17 +62,17 @@ impl VendorCount {
         }
     }
 
-    /// Calls a second that others spend.
+    /// Calls per second made by other clients.
     pub(super) fn foreign_rate(&self) -> f64 {
         self.foreign_rate
     }
 }
 
 impl Reading {
-    /// What would remain by `later` if nobody but us called. `None`: a new window has begun in between.
+    /// Calls that would remain at `later` if no other client made calls. `None`: a new window began in between.
     ///
-    /// A window keeps its end, so nothing comes back within it. A bucket's end (when it is full again) moves along with
-    /// time, and it gets back what is configured, as long as it is not full.
+    /// A window has a fixed end, and the vendor adds no calls before it. The end of a bucket (when it is full again) moves with time, and
+    /// the bucket regains calls at the configured rate until it is full.
     fn expected(&self, later: &Self, ceiling: f64) -> Option<f64> {
         let span = later.at.since(self.at);
         let moved = match (self.resets_at, later.resets_at) {
@@ -88,8 +88,8 @@ impl Reading {
     }
 }
 
-/// A count of calls as a number to reckon with.
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53, and nobody counts more calls")]
+/// A count of calls as a float.
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53, far more calls than any count holds")]
 pub(super) fn count(calls: u64) -> f64 {
     calls as f64
 }

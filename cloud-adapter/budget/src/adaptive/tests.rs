@@ -14,7 +14,7 @@ fn follower() -> Follower {
     Follower::new(10.0, Some(Adaptive::default()))
 }
 
-/// A whole episode: throttled at `now` without a word about when to come back, and answered right after the pause.
+/// A whole episode: throttled at `now` without a requested pause, and answered right after the pause.
 #[track_caller]
 fn episode(follower: &mut Follower, now: f64) -> f64 {
     assert!(follower.throttled(at(now), None, 0.0), "not the first of an episode");
@@ -34,13 +34,13 @@ fn assert_near(got: f64, wanted: f64) {
 }
 
 #[test]
-fn the_first_throttle_of_an_episode_lowers_the_rate_and_further_ones_do_not() {
+fn only_the_first_throttle_of_an_episode_lowers_the_rate() {
     let mut follower = follower();
     assert_near(follower.rate(), 10.0);
     assert!(follower.throttled(at(100.0), None, 0.5));
     assert_near(follower.rate(), 7.0);
     assert_eq!(follower.knee(), Some(10.0));
-    assert!(!follower.throttled(at(100.0), None, 0.5), "sent before it");
+    assert!(!follower.throttled(at(100.0), None, 0.5), "sent before the pause");
     assert!(!follower.throttled(at(101.0), None, 0.5), "the probe");
     assert_near(follower.rate(), 7.0);
 }
@@ -53,7 +53,7 @@ fn the_rate_never_falls_below_the_floor() {
 }
 
 #[test]
-fn the_knee_is_the_mean_of_what_was_known_and_the_rate_that_was_throttled() {
+fn the_knee_is_the_mean_of_the_old_one_and_the_throttled_rate() {
     let mut follower = follower();
     let now = episode(&mut follower, 0.0);
     follower.throttled(at(now), None, 0.0);
@@ -64,10 +64,10 @@ fn the_knee_is_the_mean_of_what_was_known_and_the_rate_that_was_throttled() {
 fn a_pause_is_what_the_vendor_asks_for_and_never_less() {
     for (name, asked, jitter, seconds) in [
         ("exactly", S * 7, 0.0, 7.0),
-        ("a fifth more at most", S * 10, 1.0, 12.0),
-        ("never more than a quarter of an hour", S * 3600, 0.0, 900.0),
+        ("at most a fifth more", S * 10, 1.0, 12.0),
+        ("at most 15 minutes", S * 3600, 0.0, 900.0),
         ("jitter included", S * 890, 1.0, 900.0),
-        ("nothing asked for", Duration::ZERO, 1.0, 0.0),
+        ("a requested pause of zero", Duration::ZERO, 1.0, 0.0),
     ] {
         let mut follower = follower();
         follower.throttled(at(1.0), Some(asked), jitter);
@@ -76,7 +76,7 @@ fn a_pause_is_what_the_vendor_asks_for_and_never_less() {
 }
 
 #[test]
-fn without_a_word_pauses_double_with_each_throttle_up_to_a_minute() {
+fn unrequested_pauses_double_up_to_a_minute() {
     let mut follower = follower();
     let mut now = 0.0;
     for seconds in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
@@ -86,7 +86,7 @@ fn without_a_word_pauses_double_with_each_throttle_up_to_a_minute() {
     }
     follower.succeeded(at(now));
     follower.throttled(at(now), None, 1.0);
-    assert_eq!(follower.paused_until(), Some(at(now + 1.0)), "a success starts anew");
+    assert_eq!(follower.paused_until(), Some(at(now + 1.0)), "a success restarts the doubling");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn after_the_pause_it_probes_until_a_call_succeeds() {
 }
 
 #[test]
-fn throttles_during_a_pause_lengthen_it_only_if_the_vendor_asks_for_more() {
+fn throttles_prolong_a_pause_only_on_request() {
     let mut follower = follower();
     follower.throttled(at(0.0), Some(S * 10), 0.0);
     for (asked, until) in [(None, 10.0), (Some(S), 10.0), (Some(S * 20), 22.0)] {
@@ -118,7 +118,7 @@ fn throttles_during_a_pause_lengthen_it_only_if_the_vendor_asks_for_more() {
 }
 
 #[test]
-fn it_recovers_to_just_below_the_knee_waits_there_and_explores_slowly() {
+fn rate_recovers_below_the_knee_waits_and_explores_slowly() {
     let mut follower = follower();
     let now = episode(&mut follower, 0.0);
     assert_near(rate_at(&mut follower, now), 7.0);
@@ -173,7 +173,7 @@ fn the_rate_does_not_climb_during_an_episode() {
 }
 
 #[test]
-fn an_exploration_that_is_throttled_doubles_the_next_plateau_up_to_ten_minutes() {
+fn a_throttled_exploration_doubles_the_next_plateau() {
     let mut follower = follower();
     // The vendor allows 6/s, and says so as soon as the rate is above it.
     let (mut now, mut plateaus, mut since) = (0.0, Vec::new(), None);
@@ -219,11 +219,17 @@ fn a_bucket_that_does_not_adapt_still_pauses_and_probes() {
 }
 
 #[test]
-fn other_settings_keep_what_is_known_as_long_as_it_means_anything() {
+fn new_settings_keep_the_state_that_remains_valid() {
     for (name, ceiling, adaptive, rate, knee) in [
-        ("a higher ceiling: it climbs from where it is", 20.0, Some(Adaptive::default()), 7.0, Some(10.0)),
-        ("a ceiling below the rate: that is the rate", 5.0, Some(Adaptive::default()), 5.0, None),
-        ("not adaptive any more", 20.0, None, 20.0, None),
+        (
+            "a higher ceiling: it climbs from the current rate",
+            20.0,
+            Some(Adaptive::default()),
+            7.0,
+            Some(10.0),
+        ),
+        ("a ceiling below the rate: the rate is lowered to it", 5.0, Some(Adaptive::default()), 5.0, None),
+        ("no longer adaptive", 20.0, None, 20.0, None),
     ] {
         let mut follower = follower();
         episode(&mut follower, 0.0);
@@ -236,7 +242,7 @@ fn other_settings_keep_what_is_known_as_long_as_it_means_anything() {
     assert_near(follower.rate(), 20.0);
     follower.throttled(at(0.0), Some(S), 0.0);
     follower.configure(10.0, None);
-    assert_eq!(follower.paused_until(), Some(at(1.0)), "a pause goes on");
+    assert_eq!(follower.paused_until(), Some(at(1.0)), "a pause continues");
 }
 
 fn hint(remaining: u64, limit: Option<u64>, reset: Option<u64>) -> Hint {
@@ -244,7 +250,7 @@ fn hint(remaining: u64, limit: Option<u64>, reset: Option<u64>) -> Hint {
 }
 
 #[test]
-fn tokens_are_at_most_what_the_vendor_has_left_less_the_part_of_others() {
+fn tokens_are_capped_by_the_vendors_count_minus_the_floor() {
     for (name, hint, tokens) in [
         ("limit known", hint(60, Some(100), None), 40.0),
         ("limit unknown: part of what is left", hint(60, None, None), 48.0),
@@ -258,9 +264,9 @@ fn tokens_are_at_most_what_the_vendor_has_left_less_the_part_of_others() {
 }
 
 #[test]
-fn what_others_spend_in_a_window_is_measured_and_taken_off_the_rate() {
+fn foreign_calls_in_a_window_reduce_the_rate() {
     let mut follower = follower();
-    // A window of 3,600 calls an hour; we send 2/s, others 3/s.
+    // A window of 3,600 calls an hour; this client sends 2/s, others 3/s.
     let mut seen = Vec::new();
     for second in 0_u64..=60 {
         follower.hint(
@@ -280,9 +286,9 @@ fn what_others_spend_in_a_window_is_measured_and_taken_off_the_rate() {
 }
 
 #[test]
-fn what_others_spend_of_a_bucket_is_measured_against_what_comes_back() {
+fn foreign_calls_of_a_bucket_are_measured() {
     let mut follower = follower();
-    // The vendor's bucket holds 100 and gets 10/s back; we send 6/s, others 4/s: it stays half full, 5 s from full.
+    // The vendor's bucket holds 100 and regains 10/s; this client sends 6/s, others 4/s: it stays half full, 5 s from full.
     for second in 0_u32..=60 {
         follower.hint(at(0.0) + S * second, &hint(50, Some(100), Some(5)), 0.2, u64::from(6 * second));
     }
@@ -290,7 +296,7 @@ fn what_others_spend_of_a_bucket_is_measured_against_what_comes_back() {
 }
 
 #[test]
-fn our_own_calls_are_not_taken_for_those_of_others() {
+fn own_calls_do_not_count_as_foreign() {
     let mut follower = follower();
     for second in 0_u64..=60 {
         follower.hint(
@@ -305,7 +311,7 @@ fn our_own_calls_are_not_taken_for_those_of_others() {
 }
 
 #[test]
-fn what_others_spend_is_forgotten_a_minute_after_the_last_word() {
+fn foreign_rate_is_forgotten_a_minute_after_the_last_hint() {
     let mut follower = follower();
     follower.hint(at(0.0), &hint(100, Some(100), None), 0.2, 0);
     follower.hint(at(10.0), &hint(50, Some(100), None), 0.2, 0);
@@ -317,7 +323,7 @@ fn what_others_spend_is_forgotten_a_minute_after_the_last_word() {
 }
 
 #[test]
-fn others_never_take_the_rate_below_the_floor_and_never_move_a_fixed_one() {
+fn foreign_calls_respect_the_floor_and_fixed_rates() {
     for (adaptive, rate) in [(Some(Adaptive::default()), 0.2), (None, 10.0)] {
         let mut follower = Follower::new(10.0, adaptive);
         follower.hint(at(0.0), &hint(1000, Some(1000), None), 0.2, 0);

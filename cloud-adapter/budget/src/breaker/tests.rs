@@ -11,7 +11,7 @@ fn breaker() -> Breaker {
     Breaker::new(BreakerLimits::default())
 }
 
-/// One call after the other at one moment.
+/// Sends calls one after the other at one moment.
 fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
     for &(calls, failed) in outcomes {
         for _ in 0..calls {
@@ -22,7 +22,7 @@ fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
 }
 
 #[test]
-fn half_of_twenty_calls_open_it_and_fewer_or_less_do_not() {
+fn half_of_twenty_failed_calls_open_the_breaker() {
     let open = BreakerState::Open { retry_at: at(15) };
     for (name, outcomes, state) in [
         ("half of twenty", &[(10, false), (10, true)][..], open),
@@ -38,7 +38,7 @@ fn half_of_twenty_calls_open_it_and_fewer_or_less_do_not() {
 }
 
 #[test]
-fn what_the_window_has_left_behind_does_not_count() {
+fn calls_outside_the_window_do_not_count() {
     let mut breaker = breaker();
     calls(&mut breaker, at(0), &[(15, true)]);
     calls(&mut breaker, at(30), &[(15, true)]);
@@ -66,7 +66,7 @@ fn half_open_sends_one_call_at_a_time_and_three_successes_close() {
         assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen);
         assert!(breaker.admits(at(15)));
         breaker.sent();
-        assert!(!breaker.admits(at(15)), "one is under way");
+        assert!(!breaker.admits(at(15)), "one is in flight");
         breaker.came_back(at(15), false);
     }
     assert_eq!(breaker.state(at(15)), BreakerState::Closed);
@@ -75,14 +75,14 @@ fn half_open_sends_one_call_at_a_time_and_three_successes_close() {
 }
 
 #[test]
-fn each_failed_probe_doubles_the_rest_up_to_two_minutes_and_closing_starts_anew() {
+fn failed_probes_double_the_open_period_up_to_two_minutes() {
     let mut breaker = breaker();
     calls(&mut breaker, at(0), &[(20, true)]);
     let mut now = at(0);
     for rest in [15, 30, 60, 120, 120] {
         assert_eq!(breaker.state(now), BreakerState::Open { retry_at: now + Duration::from_secs(rest) });
         now = now + Duration::from_secs(rest);
-        // A success before does not help.
+        // An earlier success does not count.
         calls(&mut breaker, now, &[(1, false), (1, true)]);
     }
     now = now + Duration::from_secs(120);
@@ -91,7 +91,7 @@ fn each_failed_probe_doubles_the_rest_up_to_two_minutes_and_closing_starts_anew(
 }
 
 #[test]
-fn calls_from_before_the_rest_neither_close_it_nor_count_as_probes() {
+fn calls_sent_before_opening_are_not_probes() {
     let mut breaker = breaker();
     for _ in 0..5 {
         breaker.sent();
@@ -101,15 +101,15 @@ fn calls_from_before_the_rest_neither_close_it_nor_count_as_probes() {
         breaker.came_back(at(1), false);
     }
     assert_eq!(breaker.state(at(1)), BreakerState::Open { retry_at: at(15) });
-    assert!(!breaker.admits(at(15)), "two of them still are under way");
+    assert!(!breaker.admits(at(15)), "two of them are still in flight");
     breaker.came_back(at(14), true);
     breaker.came_back(at(14), true);
-    assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen, "they do not begin another rest");
+    assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen, "they do not open it again");
     assert!(breaker.admits(at(15)));
 }
 
 #[test]
-fn other_limits_hold_from_the_next_rest_on() {
+fn new_limits_apply_from_the_next_open_period() {
     let mut breaker = breaker();
     breaker.configure(BreakerLimits {
         min_calls: 2,
@@ -121,7 +121,7 @@ fn other_limits_hold_from_the_next_rest_on() {
 }
 
 #[test]
-fn rejected_credentials_stop_everything_but_one_self_check_in_thirty_seconds() {
+fn rejected_credentials_allow_one_self_check_per_30_seconds() {
     let mut credentials = CredentialBreaker::default();
     assert!(credentials.admits(at(0), false));
     credentials.self_check(at(0), false);
@@ -131,7 +131,7 @@ fn rejected_credentials_stop_everything_but_one_self_check_in_thirty_seconds() {
     assert!(!credentials.admits(at(30), false), "only self-checks");
     assert!(credentials.admits(at(30), true));
     credentials.sent(at(30));
-    assert!(!credentials.admits(at(31), true), "one is under way, or lost");
+    assert!(!credentials.admits(at(31), true), "one is in flight, or lost");
     assert!(credentials.admits(at(60), true));
     credentials.self_check(at(61), true);
     assert_eq!(credentials.state(at(61)), BreakerState::Closed);

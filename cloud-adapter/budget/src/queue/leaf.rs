@@ -1,7 +1,7 @@
-//! One leaf: its namespaces take turns, and the objects of a namespace do.
+//! One leaf: its namespaces take turns, and the objects of a namespace take turns.
 //!
-//! The round is kept as one ring a lane, so that an object whose call cannot go does not hold up those whose can, and no
-//! decision looks at all of them.
+//! Each lane has a round robin of its own, so that an object whose call may not be sent does not block others, and no decision iterates
+//! over all objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -12,7 +12,7 @@ use std::{
 use super::{LeafKey, lane::Lane};
 use crate::{Call, Ticket, tree::PathId};
 
-/// Calls that need the same: if the head of a lane may not go, none behind it may.
+/// Calls with the same requirements: if the first call of a lane may not be sent, no other call of the lane may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneKey {
     pub(crate) path: PathId,
@@ -20,7 +20,7 @@ pub(crate) struct LaneKey {
     pub(crate) self_check: bool,
 }
 
-/// A call as far as its place is concerned.
+/// The part of a call that decides its place in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) ticket: Ticket,
@@ -28,7 +28,7 @@ pub(crate) struct Head {
     pub(crate) lane: LaneKey,
 }
 
-/// A place in the round: the smallest is next.
+/// Position in the round robin: the smallest is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     pub(super) namespace: i64,
@@ -40,25 +40,25 @@ pub(crate) struct Turn {
 pub(super) struct Leaf {
     pub(super) key: LeafKey,
     namespaces: BTreeMap<Arc<str>, Namespace>,
-    /// First calls of the objects, by turn. Lanes are kept: there are few.
+    /// The first call of each object, by turn. Lanes are never removed: there are few.
     lanes: BTreeMap<LaneKey, Lane>,
-    /// Calls and tokens that wait, by path.
+    /// Number of waiting calls and their tokens, by path.
     waiting: BTreeMap<PathId, Sum>,
     len: usize,
-    /// The turn that was given last.
+    /// The turn that was assigned last.
     last_turn: i64,
-    /// The turn of the object that was put first.
+    /// The turn of the last object that was put at the front.
     first_turn: i64,
 }
 
-/// What waits in the name of one namespace. Never empty.
+/// The waiting calls of one namespace. Never empty.
 #[derive(Clone, Debug, Default)]
 struct Namespace {
     objects: HashMap<Arc<str>, Object>,
     tickets: BTreeSet<Ticket>,
 }
 
-/// The calls about one object, first come first served. Never empty.
+/// The waiting calls about one object, first in, first out. Never empty.
 #[derive(Clone, Debug)]
 struct Object {
     turn: i64,
@@ -88,28 +88,28 @@ impl Leaf {
         self.len
     }
 
-    /// Calls that wait about the object of a call.
+    /// Number of calls that wait about the object of a call.
     pub(super) fn len_of(&self, call: &Call) -> usize {
         let namespace = self.namespaces.get(&call.namespace);
         namespace.and_then(|it| it.objects.get(&call.object)).map_or(0, |object| object.calls.len())
     }
 
-    /// Namespaces in whose name calls wait, without that of a call.
+    /// Number of namespaces with waiting calls, without that of the call.
     pub(super) fn others(&self, call: &Call) -> usize {
         let own = self.namespaces.contains_key(&call.namespace);
         self.namespaces.len().saturating_sub(own.into())
     }
 
-    /// Which call goes for one of this namespace where there is no place for both: the newest of the namespace that has the most, if
-    /// that has more than this one would have. Cost: O(namespaces).
+    /// The call to shed for a new call of this namespace if the leaf is full: the newest of the namespace with the most calls, if that
+    /// namespace would still have more calls than this one. Cost: O(namespaces).
     pub(super) fn crowd(&self, namespace: &str) -> Option<Ticket> {
         let own = self.namespaces.get(namespace).map_or(0, |own| own.tickets.len());
         let most = self.namespaces.values().max_by_key(|it| it.tickets.len())?;
         most.tickets.last().copied().filter(|_| most.tickets.len() > own.saturating_add(1))
     }
 
-    /// How many go before a call that waits: those before it about its object, then other objects of its namespace in turn, and for
-    /// each of these a call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
+    /// Number of calls that go before a waiting call: earlier calls about its object, calls about other objects of its namespace, and for
+    /// each of these one call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
     pub(super) fn before(&self, call: &Call, ticket: Ticket) -> Option<usize> {
         let namespace = self.namespaces.get(&call.namespace)?;
         let queue = namespace.objects.get(&call.object)?;
@@ -123,7 +123,7 @@ impl Leaf {
         Some(own.saturating_add(theirs).min(self.len.saturating_sub(1)))
     }
 
-    /// How many would go before a call that does not wait yet, if it came now.
+    /// Number of calls that would go before a new call.
     pub(super) fn before_new(&self, call: &Call) -> usize {
         let rounds = self.len_of(call).saturating_add(1);
         let own = self.namespaces.get(&call.namespace).map_or(0, |namespace| {
@@ -133,17 +133,17 @@ impl Leaf {
         own.saturating_add(theirs).min(self.len)
     }
 
-    /// Tokens that calls on those paths wait for.
+    /// Tokens needed by the calls that wait on these paths.
     pub(super) fn waiting(&self, on: impl Fn(PathId) -> bool) -> u64 {
         self.waiting.iter().filter(|(path, _)| on(**path)).map(|(_, sum)| sum.tokens).sum()
     }
 
-    /// Calls that wait on those paths.
+    /// Number of calls that wait on these paths.
     pub(super) fn queued(&self, on: impl Fn(PathId) -> bool) -> u64 {
         self.waiting.iter().filter(|(path, _)| on(**path)).map(|(_, sum)| sum.calls).sum()
     }
 
-    /// Whose turn it is, one a lane.
+    /// The next call of each lane.
     pub(super) fn heads(&self) -> impl Iterator<Item = (Turn, &Head)> {
         self.lanes.values().filter_map(Lane::first)
     }
@@ -180,7 +180,7 @@ impl Leaf {
         lane.turn_to(&call.namespace, turn);
     }
 
-    /// Takes one call out. A namespace that has others in its lane keeps its turn.
+    /// Removes a call. The namespace keeps its turn if it has other calls in the lane.
     pub(super) fn remove(&mut self, call: &Call, head: Head) {
         let Some(namespace) = self.namespaces.get_mut(&call.namespace) else { return };
         let Some(object) = namespace.objects.get_mut(&call.object) else { return };
@@ -208,7 +208,7 @@ impl Leaf {
         }
     }
 
-    /// The object has had its turn, and its namespace has in this lane.
+    /// Moves the object, and its namespace in this lane, to the end of the round robin.
     pub(super) fn rotate(&mut self, call: &Call, lane: LaneKey) {
         let Some(namespace) = self.namespaces.get_mut(&call.namespace) else { return };
         self.last_turn += 1;
@@ -226,7 +226,7 @@ impl Leaf {
         }
     }
 
-    /// Gives each call its new head; the turns stay.
+    /// Replaces the head of each call; the turns stay.
     pub(super) fn rearrange(&mut self, mut head: impl FnMut(Ticket) -> Option<Head>) {
         let mut turns = BTreeMap::new();
         for (namespace, turn) in self.lanes.values().flat_map(Lane::turns) {
@@ -261,13 +261,13 @@ impl Leaf {
         sum.tokens += head.cost;
     }
 
-    /// The first call of an object is in its lane.
+    /// Adds the first call of an object to its lane.
     fn enter(&mut self, namespace: &Arc<str>, object: i64, head: Head) {
         self.last_turn += 1;
         self.lanes.entry(head.lane).or_default().insert(namespace, (object, head), self.last_turn);
     }
 
-    /// It is in that lane no more.
+    /// Removes the first call of an object from a lane.
     fn leave(&mut self, namespace: &Arc<str>, object: i64, lane: LaneKey) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.remove(namespace, object);

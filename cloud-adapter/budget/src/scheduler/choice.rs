@@ -1,4 +1,4 @@
-//! Whose turn it is: of the calls that may go now, the one with the smallest tag.
+//! Chooses the next call: of the calls that may be sent now, the one with the smallest tag.
 
 use std::cmp::Reverse;
 
@@ -10,11 +10,11 @@ use crate::{
     tree::PathId,
 };
 
-/// What one decision has found out about calls of a kind. There are as many leaves as controllers have classes, and most of them have
+/// Results that one decision has computed for kinds of calls. There are as many leaves as controllers have classes, and most leaves have
 /// calls of the same few kinds.
 pub(super) type Known<T> = Vec<(Kind, T)>;
 
-/// Calls that the same buckets and breakers let pass.
+/// Calls that the same buckets and circuit breakers admit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     path: PathId,
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// What is known of the candidate's kind, or is found out now.
+/// The cached result for the candidate's kind, computed if missing.
 fn known<T: Copy>(known: &mut Known<T>, candidate: &Candidate, find_out: impl FnOnce() -> T) -> T {
     let kind = Kind::of(candidate);
     if let Some((_, found)) = known.iter().find(|(one, _)| *one == kind) {
@@ -40,7 +40,7 @@ fn known<T: Copy>(known: &mut Known<T>, candidate: &Candidate, find_out: impl Fn
 }
 
 impl Scheduler {
-    /// The call to serve now; else when to look again, if that is known.
+    /// The call to serve now, or the time of the next attempt, if known.
     pub(super) fn choose(&mut self, now: Time) -> Result<Candidate, Option<Time>> {
         self.decision += 1;
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -52,7 +52,7 @@ impl Scheduler {
         chosen.ok_or(wake)
     }
 
-    /// Those that may go if nothing is kept in reserve; returns when there is another one.
+    /// Keeps the candidates that may be sent if no reserve is kept; returns when the next one may.
     fn find_open(&mut self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
         let mut wake = None;
         let mut openings = std::mem::take(&mut self.openings);
@@ -67,10 +67,10 @@ impl Scheduler {
         wake
     }
 
-    /// Drops those that would spend the reserve without the right to it; returns when one of them would not.
+    /// Drops candidates that would spend the reserve without the right to; returns when the first of them may be sent.
     ///
-    /// A reserve that is spent protects nobody: those who may use it wait all the same, and what is kept elsewhere does not
-    /// help them. Then weights decide; else a full load of urgent calls would starve all others.
+    /// An exhausted reserve protects no call: calls that may use it must wait anyway, and reserves of other buckets do not help them. In
+    /// that case, weights decide; otherwise a full load of urgent calls would starve all others.
     fn keep_reserve(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Time> {
         for candidate in candidates.iter().filter(|candidate| candidate.lane.reserve) {
             self.tree.each(candidate.lane.path, |bucket| bucket.entitle(self.decision, candidate.cost));
@@ -96,8 +96,8 @@ impl Scheduler {
         wake
     }
 
-    /// The one whose turn it is. Where a bucket has not enough for all, it lets only one compete further up: so a leaf that
-    /// makes much use of one family is not made to wait for it in another.
+    /// The next call. A bucket that cannot serve all candidates lets only one compete for its parents, so that a leaf with many calls in
+    /// one family is not delayed in another.
     fn compete(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Candidate> {
         for candidate in candidates.iter() {
             self.tree.each(candidate.lane.path, |bucket| bucket.compete(self.decision, candidate.cost));
@@ -119,12 +119,12 @@ impl Scheduler {
         candidates.iter().min_by_key(at_the_top).copied()
     }
 
-    /// Smallest first: tag, the more urgent class, whose turn it is in the leaf.
+    /// The order of candidates: tag, then the more urgent class, then the turn in the leaf.
     fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, Turn) {
         (bucket.turns().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 
-    /// When everything lets it pass, if `kept` of each burst has to stay. `None`: not before another call comes back.
+    /// When all buckets and circuit breakers admit the call, if `kept` of each burst must remain. `None`: after another call returns.
     fn open_at(&self, now: Time, candidate: &Candidate, kept: f64) -> Option<Time> {
         let gate = match self.config.mode {
             Mode::Enforce => self.gate(now, candidate)?,
@@ -135,14 +135,14 @@ impl Scheduler {
         buckets.try_fold(gate, |at, (_, bucket)| Some(at.max(bucket.ready_at(need)?)))
     }
 
-    /// When breakers and calls in flight let it pass.
+    /// When the circuit breakers and the number of calls in flight admit the call.
     fn gate(&self, now: Time, candidate: &Candidate) -> Option<Time> {
         let path = self.tree.at(candidate.lane.path)?;
         let family = self.families.ready_at(now, path.family)?;
         if self.credentials.admits(now, candidate.lane.self_check) {
             return Some(family);
         }
-        // Other calls than self-checks are let in by a self-check that passes.
+        // A self-check that passes admits the other calls.
         let retry_at = self.credentials_open_until(now).filter(|_| candidate.lane.self_check)?;
         Some(family.max(retry_at))
     }

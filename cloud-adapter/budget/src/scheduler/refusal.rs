@@ -1,4 +1,4 @@
-//! Which calls are not queued, or no longer, and when they may come back.
+//! Decides which calls are refused, before or while they wait, and when their callers may retry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,19 +10,19 @@ use crate::{
     queue::{Place, Waiting},
 };
 
-/// Nobody is told to come back sooner.
+/// Earliest retry.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// Nobody is told to come back later, but for chance.
+/// Latest retry, without jitter.
 const RETRY_MAX: Duration = Duration::from_hours(1);
-/// Places are promised at a slower pace than the rate allows: others come unannounced.
+/// Retry times are spaced more widely than the rate requires, since other calls arrive unannounced.
 const HEADROOM: f64 = 1.25;
-/// Part of the wait that chance may add, so that those who are refused together do not come back together.
+/// Share of the wait that may be added as jitter, so that callers refused together do not return together.
 const JITTER: f64 = 0.2;
-/// With so many promises those are forgotten that are over.
+/// Number of retry times above which expired ones are forgotten.
 const PROMISES: usize = 1024;
 
 impl Scheduler {
-    /// Makes place for a call, or says why there is none.
+    /// Makes space in the queue for a call, or refuses it.
     pub(super) fn admit(&mut self, now: Time, waiting: &Waiting) -> Result<(), Refusal> {
         let call = &waiting.call;
         let rejected = !call.self_check && !self.credentials.admits(now, false);
@@ -47,7 +47,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Why a call would come too late, if it would.
+    /// The reason why a call would be too late, if it would.
     fn too_late(&self, now: Time, waiting: &Waiting) -> Option<RefusalReason> {
         let deadline = waiting.call.deadline?;
         let latency = self.latency(now, &waiting.call);
@@ -59,7 +59,7 @@ impl Scheduler {
         (forecast.at + latency.p95 > deadline || self.is_late(now, &waiting.call)).then_some(reason)
     }
 
-    /// Gives a call up that is too late. `None`: it was but a shadow.
+    /// Drops a call that is too late. `None`: it was only a copy in shadow mode.
     pub(super) fn expire(&mut self, now: Time, ticket: Ticket) -> Option<Decision> {
         let waiting = self.queue.remove(ticket)?;
         if self.config.mode == Mode::Shadow {
@@ -78,7 +78,7 @@ impl Scheduler {
         Some(Decision::Refuse(ticket, refusal))
     }
 
-    /// A refusal with the time to come back.
+    /// A refusal with the time to retry.
     pub(super) fn refusal(&mut self, now: Time, waiting: &Waiting, reason: RefusalReason) -> Refusal {
         let family = waiting.call.family;
         let rejected = reason == RefusalReason::BreakerOpen && !self.credentials.admits(now, false);
@@ -97,7 +97,7 @@ impl Scheduler {
         let seconds = wait.as_secs_f64();
         let slow = self.latency(now, &waiting.call).p95;
         let message = match reason {
-            // What is short is the request's time, and not the budget: more budget would not help.
+            // The request has too little time left; a larger budget would not help.
             RefusalReason::Budget if wait < slow => format!(
                 "the request has no time left for a call to {family}, which takes about {:.1} s to answer",
                 slow.as_secs_f64()
@@ -108,14 +108,16 @@ impl Scheduler {
             },
             RefusalReason::QueueFull => format!("too many calls wait for the budget of {family}"),
             RefusalReason::Rejected => "the vendor rejects the credentials".to_owned(),
-            RefusalReason::BreakerOpen => format!("{family} fails too often and is left alone for a while"),
-            RefusalReason::Throttled => format!("the vendor wants no calls to {family} for a while"),
+            RefusalReason::BreakerOpen => {
+                format!("calls to {family} are suspended because too many of them failed")
+            }
+            RefusalReason::Throttled => format!("the vendor asked for a pause of calls to {family}"),
         };
         let retry_after = wait.mul_f64(1.0 + JITTER * jitter(waiting.ticket)).max(RETRY_MIN);
         Refusal { reason, message, retry_after }
     }
 
-    /// When there will be a place: behind all calls of the namespace that were told so before.
+    /// When a caller may retry: after all callers of the namespace that were refused before.
     fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
         if self.promised.len() >= PROMISES {
@@ -130,7 +132,7 @@ impl Scheduler {
         at
     }
 
-    /// Until when the vendor is not asked whether it takes the credentials now.
+    /// Until when no self-check is sent while the credentials are rejected.
     pub(super) fn credentials_open_until(&self, now: Time) -> Option<Time> {
         match self.credentials.state(now) {
             BreakerState::Open { retry_at } => Some(retry_at),

@@ -1,16 +1,15 @@
-//! Calls that several wait for: what changes when somebody joins them while they wait for their turn.
+//! Calls that several callers share: what changes when another caller joins a call that is still waiting.
 
 use super::Scheduler;
 use crate::{Call, Mode, Refusal, RefusalReason, Ticket, Time, queue::Waiting};
 
 impl Scheduler {
-    /// Others wait for a call, too, and it is what `call` says from now on: in whose name, how urgent, until when. The request is
-    /// the same.
+    /// Another caller joins a call. `call` has the new namespace, class and deadline; the request is the same.
     ///
-    /// A queued one goes to the end of the other queue if it would be sent sooner there: true. Else it keeps its place, and only
-    /// the deadline changes. What is in flight goes by it if it is sent once more.
+    /// A waiting call moves to the end of the other queue if it would be sent sooner there; then this returns true. Otherwise it keeps its
+    /// place and only the deadline changes. For a call in flight, the change applies if it is sent once more.
     ///
-    /// Cost: as [`Self::submit`].
+    /// Cost: the same as [`Self::submit`].
     pub fn raise(&mut self, now: Time, ticket: Ticket, call: Call) -> bool {
         self.tree.tick(now, self.config.reserve);
         let latency = self.latency(now, &call);
@@ -33,8 +32,8 @@ impl Scheduler {
         sooner
     }
 
-    /// Whether a queued call comes too late for one who waits for it until `deadline`. Then: the time before which its answer is
-    /// not expected, and the refusal for all who do not wait as long. `None`: in time, as far as can be foreseen, or on its way.
+    /// Whether a waiting call comes too late for a caller that waits until `deadline`. If so, returns the earliest time at which its answer
+    /// is expected, and the refusal for all callers with an earlier deadline. `None`: in time as far as foreseeable, or in flight.
     ///
     /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
     pub fn late(&mut self, now: Time, ticket: Ticket, deadline: Time) -> Option<(Time, Refusal)> {

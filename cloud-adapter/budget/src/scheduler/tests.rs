@@ -40,7 +40,7 @@ fn answer(outcome: Outcome) -> Answer {
     Answer { outcome, latency: Duration::from_millis(50), hint: None }
 }
 
-/// What may be sent now.
+/// The calls that may be sent now.
 fn sent(scheduler: &mut Scheduler, now: Time) -> Vec<Ticket> {
     let mut sent = Vec::new();
     loop {
@@ -58,7 +58,7 @@ fn bucket(scheduler: &Scheduler, now: Time, name: &str) -> BucketReport {
 }
 
 #[test]
-fn a_burst_goes_at_once_and_the_rest_at_the_rate_objects_taking_turns() {
+fn a_burst_is_sent_at_once_and_objects_take_turns() {
     let mut scheduler = Scheduler::new(config([("compute", 10.0, 3)]), at(0.0));
     for object in ["a", "a", "a", "b", "b", "b"] {
         scheduler.submit(at(0.0), call("Get", object)).expect("place");
@@ -88,13 +88,13 @@ fn a_call_pays_from_all_its_buckets_or_from_none() {
     assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(1)]);
     assert_eq!(tokens(&scheduler), ["4", "2", "0"]);
     scheduler.submit(at(0.0), call("Get", "c")).expect("place");
-    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(3)], "the list that waits holds nothing up");
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(3)], "the blocked call delays no other");
     assert_eq!(tokens(&scheduler), ["3", "1", "0"]);
     assert_eq!(bucket(&scheduler, at(0.0), "account").queued, 1);
 }
 
 #[test]
-fn a_family_that_nobody_configured_is_slow() {
+fn an_unconfigured_family_is_slow() {
     let mut scheduler = Scheduler::new(Config::default(), at(0.0));
     for object in 0..20 {
         scheduler.submit(at(0.0), call("Get", &object.to_string())).expect("place");
@@ -105,7 +105,7 @@ fn a_family_that_nobody_configured_is_slow() {
 }
 
 #[test]
-fn a_new_leader_begins_with_nothing_and_keeps_no_reserve_until_it_has_one() {
+fn a_new_leader_begins_with_empty_buckets_and_no_reserve() {
     let mut scheduler = Scheduler::new(config([("compute", 1.0, 20)]), at(0.0));
     scheduler.empty(at(0.0));
     for object in 0..10 {
@@ -115,7 +115,7 @@ fn a_new_leader_begins_with_nothing_and_keeps_no_reserve_until_it_has_one() {
     assert_eq!(sent(&mut scheduler, at(0.0)), []);
     assert_eq!(sent(&mut scheduler, at(1.0)), [Ticket(1)], "the reserve is not filled first");
     let later = sent(&mut scheduler, at(9.5));
-    assert_eq!(later.len(), 2, "8.5 tokens have come together: 6 are kept from now on");
+    assert_eq!(later.len(), 2, "8.5 tokens have accumulated: 6 are kept from now on");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn with_rejected_credentials_only_self_checks_pass() {
 }
 
 #[test]
-fn a_family_that_fails_rests_and_is_tried_one_call_at_a_time() {
+fn a_failing_family_opens_its_breaker_and_is_probed() {
     let mut scheduler = Scheduler::new(config([("compute", 100.0, 100)]), at(0.0));
     for object in 0..40 {
         scheduler.submit(at(0.0), call("Get", &object.to_string())).expect("place");
@@ -195,7 +195,7 @@ fn a_family_that_fails_rests_and_is_tried_one_call_at_a_time() {
 }
 
 #[test]
-fn what_the_vendor_counts_is_believed_if_it_is_less() {
+fn a_lower_count_of_the_vendor_is_adopted() {
     let mut scheduler = Scheduler::new(config([("account", 1.0, 50), ("compute", 1.0, 50)]), at(0.0));
     scheduler.submit(at(0.0), call("Get", "a")).expect("place");
     assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
@@ -208,7 +208,7 @@ fn what_the_vendor_counts_is_believed_if_it_is_less() {
 }
 
 #[test]
-fn shadow_mode_lets_go_what_waits_and_enforcing_forgets_the_shadows() {
+fn shadow_mode_sends_waiting_calls_and_enforcing_drops_copies() {
     let limits = config([("compute", 1.0, 1)]);
     let mut scheduler = Scheduler::new(limits.clone(), at(0.0));
     for object in ["a", "b", "c"] {
@@ -223,13 +223,13 @@ fn shadow_mode_lets_go_what_waits_and_enforcing_forgets_the_shadows() {
     assert_eq!(
         bucket(&scheduler, at(1.5), "compute").queued,
         0,
-        "the call of the last shadow was sent long ago"
+        "the call of the last shadow has already been sent"
     );
     assert_eq!(sent(&mut scheduler, at(9.0)), []);
 }
 
 #[test]
-fn a_new_bucket_begins_empty_and_one_that_lost_its_settings_is_slow() {
+fn new_buckets_begin_empty_and_unconfigured_ones_are_slow() {
     let mut scheduler = Scheduler::new(config([("compute", 50.0, 50)]), at(0.0));
     scheduler.submit(at(0.0), call("Get", "a")).expect("place");
     assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);

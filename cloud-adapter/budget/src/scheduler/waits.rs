@@ -1,4 +1,4 @@
-//! What waits for which budget, and for how long: for people. Changes nothing.
+//! Which calls wait for which budget, and for how long, for status pages. Read-only.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -13,12 +13,12 @@ use crate::{
     tree::{BucketId, PathId},
 };
 
-/// Calls of a leaf that pay from the same buckets: how many, and the oldest.
+/// Calls of a leaf that pay from the same buckets: their number, and the oldest.
 type Alike<'a> = BTreeMap<(PathId, Class, &'static str), (u64, &'a Waiting)>;
 
 impl Scheduler {
-    /// What a call waits for. `None`: it does not wait, or something else keeps it, such as a pause that the vendor wants, a breaker,
-    /// or calls in flight.
+    /// What a call waits for. `None`: the call is not waiting, or is delayed by something else, such as a pause that the vendor asked for,
+    /// a circuit breaker, or the calls in flight.
     ///
     /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
     pub fn wait(&mut self, now: Time, ticket: Ticket) -> Option<BudgetWait> {
@@ -35,9 +35,9 @@ impl Scheduler {
         self.budget_wait(now, &forecast, forecast.at)
     }
 
-    /// Calls that wait, by the bucket that keeps them, class and controller.
+    /// Waiting calls, by the bucket that delays them, class and controller.
     ///
-    /// Cost: O(calls that wait). Meant for pages that people look at.
+    /// Cost: O(waiting calls). Intended for status pages.
     pub fn queues(&mut self, now: Time) -> Vec<QueueReport> {
         self.tree.tick(now, self.config.reserve);
         let mut alike = Alike::new();
@@ -71,7 +71,7 @@ impl Scheduler {
         queues.into_iter().map(report).collect()
     }
 
-    /// The words for one that would be sent at `at`.
+    /// The description of a call that would be sent at `at`.
     pub(super) fn budget_wait(&self, now: Time, forecast: &Forecast, at: Time) -> Option<BudgetWait> {
         let (id, _): (BucketId, Time) = forecast.held_by?;
         let bucket = self.tree.get(id)?;
@@ -84,7 +84,7 @@ impl Scheduler {
         })
     }
 
-    /// What is expected of a call, with the time that its operation usually takes.
+    /// The forecast for a call, with the usual duration of its operation.
     pub(super) fn foreseen(&self, now: Time, waiting: &Waiting) -> Forecast {
         self.view().forecast(now, waiting, self.latency(now, &waiting.call).p50)
     }

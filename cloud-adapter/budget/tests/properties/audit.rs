@@ -1,28 +1,28 @@
-//! Checks P1 as calls go: in no window more than burst + rate x window.
+//! Checks P1 after each call: no window has more calls than burst + rate x window.
 
 use cloud_budget::{RateLimit, Time};
 
-/// Watches one bucket. With limits that change, the largest burst of the window and the integral of the rate count.
+/// Audits one bucket. If limits change, the largest burst in the window and the integral of the rate count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Audit {
     rate: f64,
-    /// One a limit since when windows may begin: its burst, and how much of that is used.
+    /// One entry per limit in force when windows may begin: its burst, and the used part of it.
     levels: Vec<(f64, f64)>,
     at: Time,
 }
 
 impl Audit {
-    /// From now on, that is the limit.
+    /// Sets the limit from now on.
     pub(crate) fn limit(&mut self, now: Time, limit: RateLimit) {
         self.pass(now);
         self.rate = limit.rate;
         let burst = f64::from(limit.burst);
-        // A window that began before may hold what either burst allows.
+        // A window that began before may contain the larger of both bursts.
         self.levels.iter_mut().for_each(|(larger, _)| *larger = larger.max(burst));
         self.levels.push((burst, 0.0));
     }
 
-    /// A call is sent; the error says by how much too many.
+    /// Records a sent call; the error is the excess.
     pub(crate) fn spend(&mut self, now: Time, cost: u32) -> Result<(), f64> {
         self.pass(now);
         let mut beyond = 0.0_f64;
@@ -30,7 +30,7 @@ impl Audit {
             *used += f64::from(cost);
             beyond = beyond.max(*used - *burst);
         }
-        // What floating point is off by here, not there.
+        // Tolerance for floating-point errors of this audit.
         if beyond > 1e-6 { Err(beyond) } else { Ok(()) }
     }
 

@@ -1,4 +1,4 @@
-//! The scheduler has no clock: it is told what time it is, and bears to be told nonsense.
+//! The scheduler has no clock; it must tolerate any time that its caller passes.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ fn scheduler(waiting: usize) -> Scheduler {
     let mut scheduler = Scheduler::new(config(RATE, BURST), Time::ZERO);
     for n in 0..waiting {
         let one = Call { reserve: true, ..call(Class::Traffic, "anyone", &n.to_string()) };
-        scheduler.submit(Time::ZERO, one).expect("there is room");
+        scheduler.submit(Time::ZERO, one).expect("the queue has space");
     }
     scheduler
 }
 
-/// How many calls go at this moment, each answered at once.
+/// Number of calls sent at this moment, if each is answered at once.
 fn sent(scheduler: &mut Scheduler, now: Time) -> u32 {
     let mut sent = 0;
     loop {
@@ -36,7 +36,7 @@ fn sent(scheduler: &mut Scheduler, now: Time) -> u32 {
 }
 
 #[test]
-fn whatever_time_passes_at_once_fills_a_bucket_and_no_more() {
+fn a_forward_jump_of_time_only_fills_a_bucket() {
     let mut scheduler = scheduler(200);
     let mut now = Time::ZERO;
     for jump in [Duration::ZERO, Duration::from_secs(3), DAY, 365 * DAY, 100 * 365 * DAY] {
@@ -51,7 +51,7 @@ fn whatever_time_passes_at_once_fills_a_bucket_and_no_more() {
 }
 
 #[test]
-fn time_that_goes_back_makes_no_calls_and_no_debts() {
+fn time_that_goes_back_creates_no_tokens_and_no_debts() {
     let mut scheduler = scheduler(200);
     let noon = Time::ZERO + DAY;
     assert_eq!(sent(&mut scheduler, noon), BURST);
@@ -59,5 +59,5 @@ fn time_that_goes_back_makes_no_calls_and_no_debts() {
         assert_eq!(sent(&mut scheduler, noon - back), 0, "{back:?} back");
     }
     assert_eq!(sent(&mut scheduler, noon), 0);
-    assert_eq!(sent(&mut scheduler, noon + Duration::from_millis(500)), 5, "as if nothing had been");
+    assert_eq!(sent(&mut scheduler, noon + Duration::from_millis(500)), 5, "as without the jump");
 }

@@ -1,4 +1,4 @@
-//! Who waits how long while others storm.
+//! Waiting times of services during storms of other calls.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -6,12 +6,12 @@ use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit, Time};
 
 use crate::world::{Job, Random, World, call, config, percentile, services, storm};
 
-/// How services fared.
+/// Figures of services.
 #[derive(Debug)]
 struct Fared {
-    /// 99 % of their calls waited at most that long.
+    /// 99th percentile of the wait of their calls.
     wait: Duration,
-    /// 99 % of them took at most that long.
+    /// 99th percentile of their total time.
     ensure: Duration,
 }
 
@@ -25,7 +25,7 @@ fn fared(config: Config, jobs: &[Job], storm: usize, until: Duration) -> Fared {
     Fared { wait: percentile(waits, 99), ensure: percentile(took, 99) }
 }
 
-/// The same jobs in one queue, first come first served.
+/// The same jobs in one queue, first in, first out.
 fn fifo(jobs: &[Job]) -> Vec<Job> {
     let plain = |call: &Call| Call {
         class: Class::Background,
@@ -42,14 +42,14 @@ const STORM: usize = 5_000;
 const STORM_ENDS: Duration = Duration::from_secs(500);
 const LONG: Duration = Duration::from_hours(2);
 
-/// P3: a storm of background calls hardly delays services; plain first come first served does, by minutes.
+/// P3: a storm of background calls hardly delays services; first in, first out delays them by minutes.
 #[test]
 fn services_do_not_wait_for_a_storm_of_nodes() {
     let mut jobs = storm(STORM, Class::Background, "node");
     jobs.extend(services(&mut Random(3), 0.2, 3, STORM_ENDS));
     let ours = fared(config(10.0, 20), &jobs, STORM, LONG);
     let plain = fared(config(10.0, 20), &fifo(&jobs), STORM, LONG);
-    println!("P3: ours {ours:?}, plain first come first served {plain:?}");
+    println!("P3: budget {ours:?}, first in first out {plain:?}");
     assert!(ours.wait <= Duration::from_millis(500), "{ours:?}");
     assert!(ours.ensure <= Duration::from_secs(2), "{ours:?}");
     assert!(plain.wait >= Duration::from_mins(5), "{plain:?}");
@@ -62,15 +62,15 @@ fn services_do_not_wait_for_a_storm_of_their_own_class() {
     jobs.extend(services(&mut Random(4), 0.2, 3, STORM_ENDS));
     let ours = fared(config(10.0, 20), &jobs, STORM, LONG);
     let plain = fared(config(10.0, 20), &fifo(&jobs), STORM, LONG);
-    println!("P4: ours {ours:?}, plain first come first served {plain:?}");
+    println!("P4: budget {ours:?}, first in first out {plain:?}");
     assert!(ours.wait <= Duration::from_millis(500), "{ours:?}");
     assert!(ours.ensure <= Duration::from_secs(2), "{ours:?}");
     assert!(plain.wait >= Duration::from_mins(5), "{plain:?}");
 }
 
-/// P5: with a slow vendor it is the reserve that carries services through a storm.
+/// P5: with a slow vendor, the reserve protects services during a storm.
 #[test]
-fn the_reserve_carries_services_through_a_storm_at_a_slow_vendor() {
+fn the_reserve_protects_services_with_a_slow_vendor() {
     let mut jobs = storm(200, Class::Interactive, "node");
     jobs.extend(services(&mut Random(5), 0.02, 6, Duration::from_hours(3)));
     let ours = fared(config(1.0, 60), &jobs, 200, Duration::from_hours(4));
@@ -94,7 +94,7 @@ fn the_reserve_carries_services_through_a_storm_at_a_slow_vendor() {
     assert!(without > with * 2, "the reserve makes the difference: {without:?}");
 }
 
-/// P6: whatever waits, the rate is used.
+/// P6: with any waiting calls, the whole rate is used.
 #[test]
 fn a_backlog_of_any_kind_uses_the_rate() {
     let kinds: [&[(Class, &'static str)]; 4] = [
@@ -116,7 +116,7 @@ fn a_backlog_of_any_kind_uses_the_rate() {
     }
 }
 
-/// P7: under full load of all others background work gets its part: 1 of 20, or of 28 if a class has two controllers.
+/// P7: under full load of all other classes, background work gets its share: 1 of 20, or of 28 if a class has two controllers.
 #[test]
 fn background_work_is_never_starved() {
     let mut leaves = vec![
@@ -136,7 +136,7 @@ fn background_work_is_never_starved() {
     }
 }
 
-/// What a leaf spends in one family does not count against it in another.
+/// What a leaf uses in one family does not count against it in another.
 #[test]
 fn a_leaf_that_is_busy_in_one_family_is_not_starved_in_another() {
     let bucket = |rate| BucketConfig { parent: None, limit: RateLimit { rate, burst: 10 }, adaptive: None };
@@ -155,7 +155,7 @@ fn a_leaf_that_is_busy_in_one_family_is_not_starved_in_another() {
     assert!(network >= 5_990, "{network} calls to network");
 }
 
-/// One service with many calls at once does not hold up the others of its leaf.
+/// One service with many concurrent calls does not delay the others of its leaf.
 #[test]
 fn objects_of_a_leaf_take_turns() {
     let busy = Job {
@@ -180,7 +180,7 @@ fn of_namespace(namespace: &str, index: usize, calls: u32) -> Job {
     Job { begins: Duration::ZERO, call, calls, patience: None }
 }
 
-/// How many calls were sent from the moment in which each call of a job was handed in until it was sent.
+/// Number of calls sent while each call of a job waited.
 fn sent_before(world: &World, job: usize) -> Vec<usize> {
     let waits = &world.courses[job];
     let calls = waits.sent.iter().zip(&waits.waits);
@@ -191,9 +191,9 @@ fn sent_before(world: &World, job: usize) -> Vec<usize> {
     calls.map(before).collect()
 }
 
-/// P19: before a call of a namespace goes one call of each other namespace, however many Services those have.
+/// P25: at most one call of each other namespace goes before a call, independent of the number of their Services.
 #[test]
-fn a_namespace_with_many_services_holds_up_no_other_one() {
+fn a_namespace_with_many_services_delays_no_other() {
     for others in [1, 5, 20] {
         let evil = |namespace: usize| {
             (0..1_000 / others).map(move |index| of_namespace(&format!("evil-{namespace}"), index, 20))
@@ -204,15 +204,15 @@ fn a_namespace_with_many_services_holds_up_no_other_one() {
         let mut world = World::new(config(10.0, 1), jobs);
         world.run(Duration::from_mins(10));
         let before = sent_before(&world, victim);
-        println!("P19: {others} other namespaces, calls before: {before:?}");
+        println!("P25: {others} other namespaces, calls before: {before:?}");
         assert_eq!(before.len(), 10, "all of its calls were sent");
         assert!(before.iter().all(|before| *before <= others), "{others} other namespaces: {before:?}");
     }
 }
 
-/// P19: a call that would be in time is not refused for what other namespaces wait for.
+/// P25: a call that would be in time is not refused because of the calls of other namespaces.
 #[test]
-fn a_namespace_with_many_services_makes_no_other_one_late() {
+fn a_namespace_with_many_services_makes_no_other_late() {
     let patience = Some(Duration::from_secs(10));
     let mut jobs: Vec<Job> = (0..1_000).map(|index| of_namespace("evil", index, 1)).collect();
     let victim = jobs.len();
@@ -223,12 +223,12 @@ fn a_namespace_with_many_services_makes_no_other_one_late() {
     world.run(Duration::from_mins(2));
     let refusals = |job: usize| world.courses[job].refusals.len();
     assert_eq!((refusals(victim), world.courses[victim].sent.len()), (0, 10));
-    assert!(refusals(late) > 0, "behind the others of its own namespace it would be late");
+    assert!(refusals(late) > 0, "after the other calls of its own namespace it would be late");
 }
 
-/// What a namespace sends through one family does not make it wait for another.
+/// Calls that a namespace sends in one family do not delay it in another.
 #[test]
-fn a_namespace_that_is_busy_in_one_family_is_not_starved_in_another() {
+fn a_namespace_busy_in_one_family_is_not_starved_in_another() {
     let bucket = |rate| BucketConfig { parent: None, limit: RateLimit { rate, burst: 1 }, adaptive: None };
     let buckets = [("compute", 100.0), ("network", 1.0)];
     let buckets = BTreeMap::from(buckets.map(|(name, rate)| (name.to_owned(), bucket(rate))));

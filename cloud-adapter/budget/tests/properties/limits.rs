@@ -9,7 +9,7 @@ use crate::{
     world::{Random, World, config, services, storm},
 };
 
-/// P13: the vendor's Retry-After is kept to the nanosecond, by calls that wait and by calls that come later.
+/// P13: the vendor's Retry-After is honoured exactly, by waiting calls and by new ones.
 #[test]
 fn nothing_is_sent_before_a_pause_ends() {
     let mut config = config(10.0, 20);
@@ -41,11 +41,11 @@ fn nothing_is_sent_before_a_pause_ends() {
     assert!(pauses.get().2 > 5, "{} pauses", pauses.get().2);
 }
 
-/// P20: shadow mode counts the delays that enforcing makes, and makes none.
+/// P20: shadow mode counts the delays that enforcing would cause, and causes none.
 #[test]
 fn shadow_mode_counts_what_enforcing_delays() {
     let mut jobs = storm(1_000, Class::Background, "node");
-    // Each call is a job of its own, so that what is handed in does not depend on what was delayed.
+    // Each call is a separate job, so that the input does not depend on delays.
     jobs.extend(services(&mut Random(20), 8.0, 1, Duration::from_mins(10)));
     let limits = Config { concurrency: [("compute".to_owned(), 10_000)].into(), ..config(10.0, 20) };
     let mut enforce = World::new(limits.clone(), jobs.clone());
@@ -67,7 +67,7 @@ fn shadow_mode_counts_what_enforcing_delays() {
     assert!(shadow.courses.iter().flat_map(|course| &course.waits).all(Duration::is_zero));
 }
 
-/// P21: a reload keeps the order of what waits, and exceeds neither the old limit nor the new one.
+/// P21: a reload keeps the order of waiting calls, and exceeds neither the old limit nor the new one.
 #[test]
 fn a_reload_keeps_the_order_and_both_limits() {
     let limits = [(10.0, 20), (3.0, 5), (12.0, 40), (12.0, 2), (0.5, 60), (20.0, 20)];

@@ -1,10 +1,10 @@
-//! What the scheduler promises, each property in virtual time. The numbers are those of the design.
+//! Properties of the scheduler, tested in virtual time.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "clippy knows tests, and not their helpers"
+    reason = "clippy recognises tests, but not their helpers"
 )]
 
 mod audit;

@@ -1,4 +1,4 @@
-//! Everything at once, at random: what must hold is checked after each step.
+//! Random input of all kinds; the invariants are checked after each step.
 
 use std::{
     cell::Cell,
@@ -20,18 +20,18 @@ use crate::{
     world::{self, Random},
 };
 
-/// Calls that a case hands in, at least and on average: not all steps hand one in, and few cases have few steps.
+/// Number of calls in a case, minimum and average: not all steps submit one, and few cases have few steps.
 const CALLS: u64 = 4_000;
 /// Steps of one case.
 const STEPS: usize = 10_000;
-/// A hundred thousand calls with each commit, and two million in the deep run.
+/// A hundred thousand calls for each commit, and two million in the deep run.
 const CASES: u32 = 25;
 
 const FAMILIES: [&str; 2] = ["compute", "network"];
 const OPERATIONS: [&str; 2] = ["Get", "List"];
-/// One operation has a bucket of its own.
+/// One operation has its own bucket.
 const NAMES: [&str; 4] = ["account", "compute", "network", "compute:List"];
-/// Whose calls may use the reserve, by class and controller.
+/// Which calls may use the reserve, by class and controller.
 const LEAVES: [(Class, &str, bool); 6] = [
     (Class::Background, "node", false),
     (Class::Background, "adapter", false),
@@ -44,10 +44,10 @@ const NAMESPACES: [&str; 3] = ["", "shop", "evil"];
 const WEIGHTS: u64 = 1 + 1 + 3 + 8 + 8 + 8;
 const LIMITS: QueueLimits = QueueLimits { total: 150, per_leaf: 60, per_object: 8 };
 
-/// P1, P7, P13, P14 under random calls: answers of all kinds, cancellations, joiners, reloads, hand-overs, time. Nothing is
-/// lost: each call ends once. Queues keep their bounds.
+/// P1, P7, P13, P14 with random calls: responses of all kinds, cancellations, joined callers, reloads, changes of the leader, time. No call
+/// is lost: each ends once. Queues keep their bounds.
 #[test]
-fn what_is_promised_holds_whatever_happens() {
+fn invariants_hold_for_random_input() {
     let (handed_in, sent) = (Cell::new(0), Cell::new(0));
     let input = (any::<u64>(), prop::collection::vec(limits(), 1..6), 1..=STEPS);
     let config = test_runner::Config {
@@ -55,7 +55,7 @@ fn what_is_promised_holds_whatever_happens() {
         ..test_runner::Config::with_source_file(file!())
     };
     let held = TestRunner::new(config).run(&input, |(seed, limits, steps)| {
-        // Short cases are for shrinking.
+        // Short cases are useful for shrinking.
         let steps = if steps > 100 { STEPS } else { steps };
         let mut model = Model::new(seed, limits);
         for step in 0..steps {
@@ -87,7 +87,7 @@ fn config(limits: &[RateLimit; 4]) -> Config {
     Config { buckets: buckets.collect(), queue: LIMITS, ..Config::default() }
 }
 
-/// What is known of a call from outside.
+/// What the test knows of a call.
 #[derive(Clone, Debug)]
 struct Known {
     call: Call,
@@ -101,11 +101,11 @@ struct Model {
     now: Time,
     configs: Vec<[RateLimit; 4]>,
     audits: BTreeMap<&'static str, Audit>,
-    /// Nothing may be sent through these before.
+    /// No call may be sent through these buckets before the time.
     pauses: BTreeMap<&'static str, Time>,
     allowed_until: Option<Time>,
     calls: HashMap<Ticket, Known>,
-    /// Tickets of `calls`, for choosing one.
+    /// Tickets of `calls`, to choose from.
     tickets: Vec<Ticket>,
     wake: Option<Time>,
     handed_in: u64,
@@ -236,10 +236,10 @@ impl Model {
         if !flying {
             self.end(ticket);
         }
-        assert!(!self.scheduler.cancel(ticket), "only once");
+        assert!(!self.scheduler.cancel(ticket), "cancelled only once");
     }
 
-    /// Somebody else waits for it, too.
+    /// Another caller joins the call.
     fn raise_any(&mut self) {
         let Some(ticket) = self.any_ticket() else { return };
         let leaf = usize::try_from(self.random.below(6)).expect("small");
@@ -297,7 +297,7 @@ impl Model {
                     self.end(ticket);
                 }
                 Decision::Wait(wake) => {
-                    assert!(wake.is_none_or(|wake| wake > self.now), "would spin");
+                    assert!(wake.is_none_or(|wake| wake > self.now), "would loop forever");
                     self.wake = wake;
                     return;
                 }
@@ -314,7 +314,7 @@ impl Model {
         self.sent_by_leaf[known.leaf] += 1;
         let call = &known.call;
         assert!(call.deadline.is_none_or(|deadline| now < deadline), "expired");
-        assert!(self.allowed_until.is_none_or(|until| now < until), "not the leader any more");
+        assert!(self.allowed_until.is_none_or(|until| now < until), "no longer the leader");
         for name in path(call) {
             assert!(self.pauses.get(name).is_none_or(|until| now >= *until), "{name} is paused");
             let audit = self.audits.get_mut(name).expect("named");
@@ -343,7 +343,7 @@ impl Model {
         self.tickets.retain(|other| *other != ticket);
     }
 
-    /// The vendor is well again: everything that waits has its turn or is refused.
+    /// The vendor recovers: every waiting call is sent or refused.
     fn settle(&mut self) {
         self.scheduler.self_check(self.now, true);
         self.allow(None);
@@ -367,7 +367,7 @@ impl Model {
         }
     }
 
-    /// Everybody wants all that there is: background work gets its part.
+    /// All classes have unlimited work: background work gets its share.
     fn fill(&mut self) {
         self.sent_by_leaf = [0; LEAVES.len()];
         while self.sent_by_leaf.iter().sum::<u64>() < 600 {

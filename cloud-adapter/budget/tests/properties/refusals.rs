@@ -1,4 +1,4 @@
-//! Deadlines, and calls that are not sent.
+//! Deadlines, and calls that are refused.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn answer(latency: Duration) -> Answer {
     Answer { outcome: Outcome::Answered, latency, hint: None }
 }
 
-/// Everything that is sent and refused until that moment.
+/// All calls sent and refused until that moment.
 fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, RefusalReason, Time)>) {
     let (mut now, mut sent, mut refused) = (Time::ZERO, Vec::new(), Vec::new());
     loop {
@@ -32,7 +32,7 @@ fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, Ref
     }
 }
 
-/// P14: what expired or was abandoned while it waited is never sent.
+/// P14: a call that expired or was abandoned while it waited is never sent.
 #[test]
 fn expired_and_abandoned_calls_are_not_sent() {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
@@ -40,21 +40,21 @@ fn expired_and_abandoned_calls_are_not_sent() {
         scheduler.submit(Time::ZERO, Call { deadline, ..call(class, "service", object) }).expect("in time")
     };
     let first = submit(&mut scheduler, Class::Background, "a", None);
-    // It would be in time, were it not for what comes after it and is more urgent.
+    // In time, except for later calls that are more urgent.
     let expired = submit(&mut scheduler, Class::Background, "b", Some(at(2.5)));
     let abandoned = submit(&mut scheduler, Class::Background, "c", None);
     let urgent: Vec<_> =
         (0..8).map(|index| submit(&mut scheduler, Class::Traffic, &index.to_string(), None)).collect();
     assert!(scheduler.cancel(abandoned), "it waited");
-    assert!(!scheduler.cancel(abandoned), "it is forgotten");
+    assert!(!scheduler.cancel(abandoned), "its ticket is forgotten");
 
     let (sent, refused) = all(&mut scheduler, at(100.0));
-    assert_eq!(refused, [(expired, RefusalReason::Budget, at(2.5))], "told as soon as it is known");
+    assert_eq!(refused, [(expired, RefusalReason::Budget, at(2.5))], "refused as soon as it is known");
     assert_eq!(sent.len(), 9);
     assert!(sent.contains(&first) && urgent.iter().all(|ticket| sent.contains(ticket)));
 }
 
-/// A call in flight stays when nobody waits any more, and is not sent again when it is throttled.
+/// A call in flight continues when all callers have given up, and is not sent again when it is throttled.
 #[test]
 fn an_abandoned_call_is_not_sent_again() {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
@@ -66,7 +66,7 @@ fn an_abandoned_call_is_not_sent_again() {
     assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), cloud_budget::Next::Done);
 }
 
-/// Too little time for the usual latency is too little.
+/// A call is refused if less time is left than the usual latency.
 #[test]
 fn a_call_with_less_time_than_it_usually_takes_is_refused() {
     let mut scheduler = Scheduler::new(config(1.0, 10), Time::ZERO);
@@ -79,9 +79,9 @@ fn a_call_with_less_time_than_it_usually_takes_is_refused() {
     assert!(scheduler.submit(Time::ZERO, with(Some(at(2.5)))).is_ok());
 }
 
-/// P16: a client that comes back when the refusal says so is served at its second try, in 99 of 100 cases.
+/// P16: a client that retries at the time given in the refusal is served at its second attempt, in 99 of 100 cases.
 #[test]
-fn who_obeys_a_refusal_is_served_at_the_second_try() {
+fn a_retry_at_the_given_time_succeeds() {
     let patient = |job: Job| Job { patience: Some(Duration::from_secs(30)), ..job };
     let storms = [storm(5_000, Class::Interactive, "node"), storm(1_000, Class::Background, "node")];
     let mut jobs: Vec<_> = storms.into_iter().flatten().collect();
@@ -91,10 +91,10 @@ fn who_obeys_a_refusal_is_served_at_the_second_try() {
     let mut world = World::new(limits, jobs.into_iter().map(patient).collect());
     world.run(Duration::from_hours(6));
 
-    assert!(world.courses.iter().all(|course| course.took.is_some()), "everybody is served in the end");
+    assert!(world.courses.iter().all(|course| course.took.is_some()), "all are served in the end");
     let refusals = || world.courses.iter().map(|course| course.refusals.len());
     let (at_once, twice) = (refusals().filter(|n| *n == 0).count(), refusals().filter(|n| *n <= 1).count());
-    println!("P16: of {n_jobs}, {at_once} served at the first try, {twice} at the second");
+    println!("P16: of {n_jobs}, {at_once} served at the first attempt, {twice} at the second");
     assert!(at_once < n_jobs / 2, "most are refused");
     assert!(twice as f64 >= 0.99 * n_jobs as f64, "{twice} of {n_jobs}");
     let shortest =
@@ -102,9 +102,9 @@ fn who_obeys_a_refusal_is_served_at_the_second_try() {
     assert!(shortest >= Some(Duration::from_millis(500)), "{shortest:?}");
 }
 
-/// Shedding: background goes first, the newest of it, and never for its own kind.
+/// Shedding: background work is shed first, newest first, and never for work of the same class.
 #[test]
-fn what_is_urgent_takes_the_place_of_what_is_not() {
+fn less_urgent_calls_are_shed_first() {
     let queue = QueueLimits { total: 3, per_leaf: 3, per_object: 2 };
     let mut scheduler = Scheduler::new(Config { queue, ..config(1.0, 1) }, Time::ZERO);
     scheduler.empty(Time::ZERO);
@@ -112,18 +112,18 @@ fn what_is_urgent_takes_the_place_of_what_is_not() {
         |class, object| scheduler.submit(Time::ZERO, call(class, "service", object)).map_err(|r| r.reason);
     let old = submit(Class::Background, "a").expect("place");
     let new = submit(Class::Background, "a").expect("place");
-    assert_eq!(submit(Class::Background, "a"), Err(RefusalReason::QueueFull), "2 of an object");
+    assert_eq!(submit(Class::Background, "a"), Err(RefusalReason::QueueFull), "2 per object");
     let traffic = submit(Class::Traffic, "b").expect("place");
-    assert_eq!(submit(Class::Background, "c"), Err(RefusalReason::QueueFull), "3 in all");
-    let urgent = submit(Class::Lifecycle, "d").expect("in the place of another");
+    assert_eq!(submit(Class::Background, "c"), Err(RefusalReason::QueueFull), "3 in total");
+    let urgent = submit(Class::Lifecycle, "d").expect("another call is shed for it");
     let (sent, refused) = all(&mut scheduler, at(100.0));
     assert_eq!(refused, [(new, RefusalReason::QueueFull, Time::ZERO)]);
     assert_eq!(sent, [traffic, urgent, old]);
 }
 
-/// Shedding: a full queue makes place for a namespace that has fewer calls in it, and for no other of the same class.
+/// Shedding: a full queue accepts a call of a namespace that has fewer calls in it, and no other call of the same class.
 #[test]
-fn a_namespace_that_fills_the_queue_keeps_no_other_one_out() {
+fn a_namespace_that_fills_the_queue_blocks_no_other() {
     for queue in [
         QueueLimits { total: 100, per_leaf: 4, per_object: 4 },
         QueueLimits { total: 4, per_leaf: 100, per_object: 4 },
@@ -136,8 +136,8 @@ fn a_namespace_that_fills_the_queue_keeps_no_other_one_out() {
         };
         let evil = ["1", "2", "3", "4"].map(|object| submit("evil", object).expect("place"));
         assert_eq!(submit("evil", "5"), Err(RefusalReason::QueueFull));
-        let first = submit("a", "1").expect("in the place of another namespace");
-        let second = submit("a", "2").expect("each has two then");
+        let first = submit("a", "1").expect("a call of another namespace is shed for it");
+        let second = submit("a", "2").expect("then each has two");
         assert_eq!(submit("a", "3"), Err(RefusalReason::QueueFull), "it would have more than the other");
         assert_eq!(submit("evil", "6"), Err(RefusalReason::QueueFull));
         let (sent, refused) = all(&mut scheduler, at(100.0));

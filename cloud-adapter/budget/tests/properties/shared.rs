@@ -1,4 +1,4 @@
-//! Calls that several wait for.
+//! Calls that several callers share.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// The second page of a leisurely listing, beside as many urgent calls; all that can be sent at once was sent.
+/// The second page of a background listing, together with as many urgent calls, after the burst was spent.
 fn behind(urgent: usize) -> (Scheduler, Ticket) {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
     scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "first")).expect("place");
@@ -23,7 +23,7 @@ fn behind(urgent: usize) -> (Scheduler, Ticket) {
     (scheduler, leisurely)
 }
 
-/// Two of these calls: the first of a flow has its turn soon, whatever its weight.
+/// Two of these calls. The first call of a flow is served soon, whatever its weight.
 fn second_of(scheduler: &mut Scheduler, call: Call) -> Ticket {
     scheduler.submit(Time::ZERO, Call { deadline: None, ..call.clone() }).expect("place");
     scheduler.submit(Time::ZERO, call).expect("place")
@@ -43,20 +43,20 @@ fn sent_at(scheduler: &mut Scheduler, wanted: Ticket) -> Option<Time> {
 }
 
 #[test]
-fn a_queued_call_is_sent_as_soon_as_one_of_the_most_urgent_who_waits_for_it() {
+fn a_shared_call_has_the_priority_of_its_most_urgent_caller() {
     let urgent = call(Class::Interactive, "node", "list");
     let (mut alone, _) = behind(40);
     let own = alone.submit(Time::ZERO, urgent.clone()).expect("place");
     let own = sent_at(&mut alone, own);
     let (mut never, leisurely) = behind(40);
-    assert!(sent_at(&mut never, leisurely) > own, "or it would prove nothing");
+    assert!(sent_at(&mut never, leisurely) > own, "precondition of the test");
     let (mut raised, leisurely) = behind(40);
     assert!(raised.raise(Time::ZERO, leisurely, urgent));
     assert!(sent_at(&mut raised, leisurely) <= own);
 }
 
 #[test]
-fn a_call_keeps_a_place_that_is_better_than_that_of_who_joins() {
+fn joining_never_worsens_the_place_of_a_call() {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
     let first = scheduler.submit(Time::ZERO, call(Class::Background, "adapter", "list")).expect("place");
     for object in 0..500 {
@@ -68,7 +68,7 @@ fn a_call_keeps_a_place_that_is_better_than_that_of_who_joins() {
 }
 
 #[test]
-fn a_queued_call_lives_until_the_deadline_that_it_has_last() {
+fn a_queued_call_lives_until_its_last_deadline() {
     for (joined, sent) in [(false, false), (true, true)] {
         let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
         scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "first")).expect("place");
@@ -80,30 +80,30 @@ fn a_queued_call_lives_until_the_deadline_that_it_has_last() {
             scheduler.submit(Time::ZERO, traffic).expect("place");
         }
         if joined {
-            assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it stays where it is");
+            assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it keeps its place");
         }
         assert_eq!(sent_at(&mut scheduler, ticket).is_some(), sent);
     }
 }
 
 #[test]
-fn those_who_cannot_wait_as_long_are_told_and_the_call_stays() {
+fn a_late_caller_is_refused_and_the_call_stays() {
     let (mut scheduler, leisurely) = behind(0);
     assert_eq!(scheduler.late(Time::ZERO, leisurely, at(2.0)), None, "just in time");
     let (expected, refusal) = scheduler.late(Time::ZERO, leisurely, at(1.5)).expect("too late");
     assert_eq!((expected, refusal.reason), (at(2.0), RefusalReason::Budget));
     assert!(refusal.retry_after >= Duration::from_secs(2), "{refusal:?}");
     assert_eq!(sent_at(&mut scheduler, leisurely), Some(at(2.0)));
-    assert_eq!(scheduler.late(at(2.0), leisurely, at(2.0)), None, "it is on its way");
+    assert_eq!(scheduler.late(at(2.0), leisurely, at(2.0)), None, "it is in flight");
 }
 
 #[test]
-fn who_waits_for_a_throttled_call_is_told_of_the_pause_and_it_is_repeated_for_who_joined() {
+fn a_throttled_shared_call_is_repeated_for_later_callers() {
     let mut scheduler = Scheduler::new(config(1.0, 10), Time::ZERO);
     let until = |seconds| Call { deadline: Some(at(seconds)), ..call(Class::Traffic, "service", "list") };
     let ticket = scheduler.submit(Time::ZERO, until(5.0)).expect("place");
     assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
-    assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it is on its way");
+    assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it is in flight");
     let outcome = Outcome::Throttled { retry_after: Some(Duration::from_secs(20)), bucket: None };
     let answer = Answer { outcome, latency: Duration::ZERO, hint: None };
     assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), Next::Again);

@@ -1,4 +1,4 @@
-//! A vendor and its clients in virtual time: jobs are chains of calls, each handed in when the one before was answered.
+//! A vendor and its clients in virtual time. Jobs are chains of calls; each call is submitted after the previous one was answered.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,7 +11,7 @@ use cloud_budget::{
     Scheduler, Ticket, Time,
 };
 
-/// Numbers that look like chance and are the same in each run (SplitMix64).
+/// Pseudo-random numbers, the same in each run (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -24,7 +24,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// 0 to `bound`, without it.
+    /// 0 to `bound`, exclusive.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -34,29 +34,29 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From one arrival to the next, if there are `rate` a second and none knows of the others.
+    /// Time between independent arrivals with `rate` per second.
     pub(crate) fn gap(&mut self, rate: f64) -> Duration {
         Duration::from_secs_f64(-(1.0 - self.unit()).ln() / rate)
     }
 }
 
-/// Calls that follow each other.
+/// A chain of calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) begins: Duration,
-    /// Each of its calls.
+    /// A call of the chain.
     pub(crate) call: Call,
     pub(crate) calls: u32,
-    /// From each try to its deadline; a job that has one comes back when a refusal says so.
+    /// Time from each attempt to its deadline; a job with a deadline retries after a refusal, at the time given in it.
     pub(crate) patience: Option<Duration>,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Course {
     pub(crate) sent: Vec<Time>,
     pub(crate) waits: Vec<Duration>,
-    /// From the beginning to the last answer.
+    /// Time from the start to the last answer.
     pub(crate) took: Option<Duration>,
     pub(crate) refusals: Vec<Refusal>,
 }
@@ -69,7 +69,7 @@ enum Event {
 pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
     pub(crate) now: Time,
-    /// The order in which jobs had calls sent.
+    /// The order in which calls of jobs were sent.
     pub(crate) sent: Vec<(Time, usize)>,
     pub(crate) courses: Vec<Course>,
     jobs: Vec<Job>,
@@ -77,9 +77,9 @@ pub(crate) struct World {
     tickets: HashMap<Ticket, usize>,
     sequence: u64,
     random: Random,
-    /// The shortest and the longest that the vendor takes.
+    /// The shortest and the longest latency of the vendor.
     latency: (Duration, Duration),
-    /// What the vendor makes of a call.
+    /// The vendor's answer to a call.
     pub(crate) vendor: Box<Vendor>,
 }
 
@@ -107,7 +107,7 @@ impl World {
         world
     }
 
-    /// Lets time pass until that moment, or until nothing is left to do.
+    /// Advances to that moment, or until nothing is left to do.
     pub(crate) fn run(&mut self, until: Duration) {
         let until = Time::ZERO + until;
         loop {
@@ -117,7 +117,7 @@ impl World {
                 self.now = until;
                 return;
             };
-            assert!(next >= self.now, "woken for the past");
+            assert!(next >= self.now, "scheduled in the past");
             self.now = next;
             while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= next) {
                 match entry.remove() {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Does what the scheduler says until it says wait, and returns until when.
+    /// Follows the scheduler's decisions until it returns wait, and returns until when.
     fn drain(&mut self) -> Option<Time> {
         loop {
             match self.scheduler.next(self.now) {
@@ -138,7 +138,7 @@ impl World {
                     self.refused(job, refusal);
                 }
                 Decision::Wait(until) => {
-                    assert!(until.is_none_or(|until| until > self.now), "would spin");
+                    assert!(until.is_none_or(|until| until > self.now), "would loop forever");
                     return until;
                 }
             }
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Equal times keep the order in which they were scheduled.
+    /// Events at equal times keep the order in which they were scheduled.
     fn schedule(&mut self, at: Time, event: Event) {
         self.sequence += 1;
         self.events.insert((at, self.sequence), event);
@@ -210,7 +210,7 @@ pub(crate) fn call(class: Class, controller: &'static str, object: &str) -> Call
     }
 }
 
-/// One call of each of `count` objects, all at once.
+/// One call for each of `count` objects, all at once.
 pub(crate) fn storm(count: usize, class: Class, controller: &'static str) -> Vec<Job> {
     let job = |index| Job {
         begins: Duration::ZERO,
@@ -221,7 +221,7 @@ pub(crate) fn storm(count: usize, class: Class, controller: &'static str) -> Vec
     (0..count).map(job).collect()
 }
 
-/// Services that come along at `rate` a second until `until`, each with `calls` calls that follow each other.
+/// Services that arrive at `rate` per second until `until`, each with a chain of `calls` calls.
 pub(crate) fn services(random: &mut Random, rate: f64, calls: u32, until: Duration) -> Vec<Job> {
     let mut begins = Duration::ZERO;
     let mut jobs = Vec::new();
@@ -235,7 +235,7 @@ pub(crate) fn services(random: &mut Random, rate: f64, calls: u32, until: Durati
     }
 }
 
-/// One bucket for everything, and queues that hold it.
+/// One bucket for everything, and queues that are large enough.
 pub(crate) fn config(rate: f64, burst: u32) -> Config {
     let bucket = BucketConfig { parent: None, limit: RateLimit { rate, burst }, adaptive: None };
     Config {
@@ -245,7 +245,7 @@ pub(crate) fn config(rate: f64, burst: u32) -> Config {
     }
 }
 
-/// The value that so many percent of them do not exceed.
+/// The given percentile of the values.
 pub(crate) fn percentile(mut values: Vec<Duration>, percent: usize) -> Duration {
     values.sort_unstable();
     let rank = (values.len() * percent).div_ceil(100);

@@ -42,7 +42,7 @@ async fn a_call_carries_one_token_in_its_header() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_remembered_until_it_expires_or_its_key_goes() {
+async fn a_token_is_cached_until_it_expires_or_its_key_is_removed() {
     let (dir, key) = (tempfile::tempdir().expect("a folder"), TokenKey::elliptic("a"));
     let (bearers, keys) = bearers(&dir, &key);
     let Bearers::Offline { seen, .. } = &bearers else { panic!("offline") };
@@ -54,7 +54,7 @@ async fn a_token_is_remembered_until_it_expires_or_its_key_goes() {
     assert!(remembered(&known));
     fs::write(dir.path().join("jwks.json"), jwks(&[&TokenKey::elliptic("a")])).expect("room");
     keys.fetch().await.expect("good");
-    let refused = bearers.check(&call).await.expect_err("another key signs now");
+    let refused = bearers.check(&call).await.expect_err("the cluster signs with another key now");
     assert!(refused.message.contains("signature"), "{refused}");
     fs::write(dir.path().join("jwks.json"), jwks(&[&key])).expect("room");
     keys.fetch().await.expect("good");
@@ -66,31 +66,31 @@ async fn a_token_is_remembered_until_it_expires_or_its_key_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_has_a_bound() {
+async fn the_token_cache_is_bounded() {
     let seen = Seen::<()>::default();
     let account = ServiceAccount::from_subject("system:serviceaccount:a:b").expect("good");
     for number in 0..REMEMBERED * 2 {
         seen.remember(&number.to_string(), (), Ok(account.clone()), Duration::from_mins(10));
     }
     assert_eq!(seen.0.lock().expect("whole").len(), REMEMBERED);
-    assert!(seen.find(&(REMEMBERED * 2 - 1).to_string(), |()| true).is_some(), "the newest is there");
+    assert!(seen.find(&(REMEMBERED * 2 - 1).to_string(), |()| true).is_some(), "the newest is kept");
     tokio::time::advance(Duration::from_mins(11)).await;
     seen.remember("new", (), Ok(account), Duration::from_mins(10));
-    assert_eq!(seen.0.lock().expect("whole").len(), 1, "the old go first");
+    assert_eq!(seen.0.lock().expect("whole").len(), 1, "the oldest is evicted first");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_keys_callers_are_told_to_come_again() {
+async fn without_keys_callers_are_asked_to_retry() {
     let dir = tempfile::tempdir().expect("a folder");
     let (key, away) = (TokenKey::elliptic("a"), dir.path().join("away.json"));
     let keys = Arc::new(Keys::new(KeySource::File { path: away, issuer: ISSUER.to_owned() }));
     let bearers = Bearers::offline(AUDIENCE.to_owned(), keys);
     let call = headers(&format!("Bearer {}", key.token(WHO)));
     let refused = bearers.check(&call).await.expect_err("no keys");
-    assert_eq!(refused.reason, Reason::Starting, "it may be good");
+    assert_eq!(refused.reason, Reason::Starting, "the token may be valid");
     assert!(refused.retry_after.is_some());
     let nonsense = bearers.check(&headers("Bearer nonsense")).await.expect_err("none");
-    assert_eq!(nonsense.reason, Reason::CallerUnauthenticated, "this one never is");
+    assert_eq!(nonsense.reason, Reason::CallerUnauthenticated, "this token never is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,6 +100,7 @@ async fn a_refusal_never_repeats_the_token() {
     let mut said = claims(WHO);
     said["aud"] = json!(["other"]);
     let token = key.sign(&said);
-    let refused = bearers.check(&headers(&format!("Bearer {token}"))).await.expect_err("for others");
+    let refused =
+        bearers.check(&headers(&format!("Bearer {token}"))).await.expect_err("for another audience");
     assert_eq!(refused.message, format!("the token is not for the audience {AUDIENCE}"));
 }

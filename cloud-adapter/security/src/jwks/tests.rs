@@ -33,35 +33,35 @@ impl Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_key_makes_us_look_again_but_not_at_once() {
+async fn an_unknown_key_triggers_a_fetch_with_a_minimum_interval() {
     let (old, new, newest) =
         (TokenKey::elliptic("old"), TokenKey::elliptic("new"), TokenKey::elliptic("newest"));
     let cluster = Cluster::publishing(&[&old]);
-    assert!(cluster.knows("old").await, "the first look needs no waiting");
+    assert!(cluster.knows("old").await, "the first fetch is not delayed");
     cluster.publish(&[&old, &new]);
-    assert!(!cluster.knows("new").await, "tokens are cheap to make up");
+    assert!(!cluster.knows("new").await, "forged tokens trigger no second fetch");
     tokio::time::advance(AT_MOST).await;
     assert!(cluster.knows("new").await);
     cluster.publish(&[&newest]);
     tokio::time::advance(AT_MOST).await;
-    assert!(cluster.knows("old").await, "a known key makes nobody look");
+    assert!(cluster.knows("old").await, "a known key triggers no fetch");
     assert!(cluster.knows("newest").await);
-    assert!(!cluster.knows("old").await, "what was taken back does not count");
+    assert!(!cluster.knows("old").await, "a revoked key does not count");
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_source_is_away_known_keys_stay_and_unknown_ones_are_nobodys_fault() {
+async fn known_keys_stay_while_the_source_is_not_reachable() {
     let key = TokenKey::elliptic("a");
     let cluster = Cluster::publishing(&[&key]);
     cluster.write("nonsense");
     let why = cluster.keys.with("a").await.expect_err("there are none yet");
-    assert!(why.contains("is no JSON Web Key Set"), "{why}");
+    assert!(why.contains("is not a JSON Web Key Set"), "{why}");
     cluster.publish(&[&key]);
     tokio::time::advance(AT_MOST).await;
     assert!(cluster.knows("a").await);
     cluster.write("{}");
     tokio::time::advance(AT_MOST).await;
-    assert!(cluster.keys.with("b").await.is_err(), "b may be good: it cannot be known");
+    assert!(cluster.keys.with("b").await.is_err(), "b may be valid: it cannot be known");
     assert!(cluster.knows("a").await);
     fs::remove_file(cluster.dir.path().join("jwks.json")).expect("there");
     tokio::time::advance(AT_MOST).await;
@@ -70,7 +70,7 @@ async fn while_the_source_is_away_known_keys_stay_and_unknown_ones_are_nobodys_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_fetched_again_by_themselves_and_the_same_answer_is_the_same_set() {
+async fn keys_are_refreshed_and_unchanged_keys_keep_their_set() {
     let (old, new) = (TokenKey::elliptic("old"), TokenKey::elliptic("new"));
     let cluster = Cluster::publishing(&[&old]);
     let script = async {
@@ -78,10 +78,10 @@ async fn keys_are_fetched_again_by_themselves_and_the_same_answer_is_the_same_se
         let first = cluster.keys.with("old").await.expect("known");
         tokio::time::sleep(reload::EVERY * 3).await;
         let again = cluster.keys.with("old").await.expect("known");
-        assert!(Arc::ptr_eq(&first, &again), "what was checked under it stays checked");
+        assert!(Arc::ptr_eq(&first, &again), "tokens checked under it stay cached");
         cluster.publish(&[&new]);
         tokio::time::sleep(reload::EVERY * 2).await;
-        assert!(!cluster.knows("old").await, "a key that was taken back counts no longer");
+        assert!(!cluster.knows("old").await, "a revoked key no longer counts");
         assert!(cluster.knows("new").await);
     };
     tokio::select! {
@@ -91,7 +91,7 @@ async fn keys_are_fetched_again_by_themselves_and_the_same_answer_is_the_same_se
 }
 
 #[test]
-fn a_failed_look_is_repeated_soon_whatever_is_known() {
+fn a_failed_fetch_is_repeated_soon() {
     assert_eq!(pause(EVERY, false), EVERY);
     assert!(pause(EVERY, true) <= Duration::from_mins(1));
     assert_eq!(pause(reload::EVERY, true), reload::EVERY.min(AT_MOST));

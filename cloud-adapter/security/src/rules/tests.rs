@@ -42,7 +42,7 @@ fn each_role_may_call_its_methods_and_no_others() {
         for role in Role::NAMED {
             assert_eq!(allows(role, &path), allowed.contains(&role), "{} calls {path}", role.word());
         }
-        assert!(allows(Role::Anyone, &path), "nobody asked: {path}");
+        assert!(allows(Role::Anyone, &path), "without authentication: {path}");
     }
 }
 
@@ -57,7 +57,7 @@ fn the_table_above_names_every_method_of_the_contract() {
     for (package, service) in services {
         for method in &service.method {
             let path = format!("/{package}.{}/{}", service.name(), method.name());
-            assert!(table().iter().any(|(known, _)| *known == path), "{path} has no row");
+            assert!(table().iter().any(|(known, _)| *known == path), "{path} has no row in the table");
             methods += 1;
         }
     }

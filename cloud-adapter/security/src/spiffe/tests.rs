@@ -14,7 +14,7 @@ fn the_one_uri_of_a_certificate_names_the_caller() {
         (&["spiffe://evil.net/ns/kube-system/sa/cnc"], Err("spiffe://evil.net/ns/kube-system/sa/cnc")),
         (
             &["spiffe://example.org/workload"],
-            Err("not of the form spiffe://example.org/ns/NAMESPACE/sa/NAME"),
+            Err("expected the form spiffe://example.org/ns/NAMESPACE/sa/NAME"),
         ),
     ] {
         let der = CertificateDer::from_pem_slice(ca.client(uris).certificate.as_bytes()).expect("PEM");

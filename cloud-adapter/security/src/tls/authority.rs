@@ -1,4 +1,4 @@
-//! Short-lived certificates out of a long-lived authority, so that nothing expires unattended.
+//! Short-lived certificates issued by a long-lived CA, so that no certificate expires unnoticed.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,20 +10,20 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::{TlsError, certificates, pair, unreadable};
 
-/// How long a certificate is good.
+/// Lifetime of a certificate.
 pub(super) const LIFE_HOURS: u64 = 24;
-/// It begins this much before it is issued: clients' clocks may be behind.
+/// How long before its issuance a certificate is valid, because clients' clocks may be slow.
 pub(super) const EARLIER: Duration = Duration::from_mins(10);
 
-/// Who issues our certificates.
+/// The issuer of the server's certificates.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Sent along, for clients that trust what is above it.
+    /// Sent with each certificate, for clients that trust a CA further up.
     chain: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
-    /// Reads a certificate with its key, both PEM.
+    /// Parses a certificate and its key, both PEM.
     pub(super) fn read(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, TlsError> {
         let chain = certificates("the certificate", certificate)?;
         let first = chain.first().ok_or(TlsError::Empty)?;
@@ -42,18 +42,17 @@ impl Authority {
         Ok(Self { issuer, chain })
     }
 
-    /// A new key and its certificate for these names, good from a little before `now`.
+    /// Issues a certificate with a new key for these names, valid from shortly before `now`.
     pub(super) fn issue(
         &self,
         names: &[String],
         now: SystemTime,
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let refused =
-            |error: rcgen::Error| TlsError::Refused(format!("no certificate can be issued: {error}"));
+        let refused = |error: rcgen::Error| TlsError::Refused(format!("cannot issue a certificate: {error}"));
         let key = KeyPair::generate().map_err(refused)?;
         let mut params = CertificateParams::new(names).map_err(refused)?;
         params.distinguished_name = DistinguishedName::new();
-        // Never the authority's own name: a certificate whose subject is its issuer counts as self-signed. Source: RFC 5280, 3.2.
+        // Must differ from the CA's name: a certificate whose subject equals its issuer counts as self-signed. Source: RFC 5280, 3.2.
         params.distinguished_name.push(DnType::CommonName, "server of the cloud adapter contract");
         params.not_before = (now - EARLIER).into();
         params.not_after = (now + Duration::from_hours(LIFE_HOURS)).into();

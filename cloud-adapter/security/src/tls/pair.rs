@@ -7,7 +7,7 @@ use x509_parser::{certificate::X509Certificate, parse_x509_certificate};
 
 use super::{TlsError, certificates, unreadable};
 
-/// Reads both. Whether they belong together is looked at when they are put to use.
+/// Parses both. rustls checks that they belong together when they are used.
 pub(super) fn read(
     certificate: &[u8],
     key: &[u8],
@@ -16,7 +16,7 @@ pub(super) fn read(
     let chain = certificates("the certificate", certificate)?;
     let leaf = chain.first().ok_or(TlsError::Empty)?;
     in_force(&parsed(leaf)?, now)?;
-    // The parser's errors name the section, never the content.
+    // The parser's errors name the PEM section, never the content.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unreadable("the key", &error))?;
     Ok((chain, key))
 }
@@ -27,7 +27,7 @@ pub(super) fn parsed<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<
     Ok(certificate)
 }
 
-/// Refuses what has expired. What is not valid yet is taken: clocks differ, and it will be.
+/// Refuses an expired certificate, but accepts one that is not valid yet, because clocks differ.
 pub(super) fn in_force(certificate: &X509Certificate<'_>, now: SystemTime) -> Result<(), TlsError> {
     let end = certificate.validity().not_after;
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -22,12 +22,12 @@ use crate::{
 };
 
 thread_local! {
-    /// How far the wall clock was set on, or ran while the machine was suspended.
+    /// How far the wall clock was set forward, or advanced while the machine was suspended.
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static START: OnceCell<Instant> = const { OnceCell::new() };
 }
 
-/// The wall clock of these tests: tokio's, which is paused, from a fixed day on.
+/// The wall clock of these tests: tokio's paused clock, from a fixed day on.
 fn wall() -> SystemTime {
     let passed = START.with(|start| start.get_or_init(Instant::now).elapsed());
     UNIX_EPOCH + DAY_ZERO + passed + AHEAD.get()
@@ -64,7 +64,7 @@ fn start(pair: &Pair, names: Option<&[&str]>) -> Result<Tls, String> {
     Tls::start(files(&dir, names), wall).map_err(|error| error.to_string())
 }
 
-/// What a client sees that trusts this authority: the server's leaf, or why it hangs up.
+/// What a client that trusts this CA sees: the server's leaf, or why the handshake failed.
 async fn seen(config: &Arc<ServerConfig>, ca: &Ca, name: &'static str) -> Result<Vec<u8>, String> {
     let mut roots = RootCertStore::empty();
     let pem = ca.pair().certificate;
@@ -105,7 +105,7 @@ async fn connect(
 }
 
 #[tokio::test]
-async fn out_of_an_authority_come_certificates_of_a_day_for_the_names_that_clients_expect() {
+async fn a_ca_issues_certificates_of_a_day_for_the_given_names() {
     let ca = Ca::new("cloud-adapter");
     let tls = start(&ca.pair(), Some(&["cloud-adapter", "127.0.0.1"])).expect("good");
     let config = Arc::clone(&tls.current().borrow());
@@ -114,14 +114,14 @@ async fn out_of_an_authority_come_certificates_of_a_day_for_the_names_that_clien
     assert!(seen(&config, &ca, "elsewhere").await.is_err());
     assert!(
         seen(&config, &Ca::new("cloud-adapter"), "cloud-adapter").await.is_err(),
-        "another authority of the same name"
+        "another CA of the same name"
     );
     let (_, leaf) = parse_x509_certificate(&leaf).expect("a certificate");
     let day_zero = i64::try_from(DAY_ZERO.as_secs()).expect("soon");
     assert_eq!(leaf.validity().not_before.timestamp(), day_zero - 600);
     assert_eq!(leaf.validity().not_after.timestamp(), day_zero + 24 * 3600);
     assert!(!leaf.is_ca());
-    assert_ne!(leaf.subject(), leaf.issuer(), "others would take it for self-signed");
+    assert_ne!(leaf.subject(), leaf.issuer(), "clients would treat it as self-signed");
 }
 
 #[tokio::test]
@@ -144,24 +144,19 @@ async fn files_that_cannot_be_used_are_refused_with_the_reason() {
     let late = ca.server("cloud-adapter", wall() - DAY);
     let names = Some(&["cloud-adapter"][..]);
     for (name, pair, names, wanted) in [
-        (
-            "an authority with another's key",
-            pair_of(&pair.certificate, &other.pair().key),
-            names,
-            "does not belong",
-        ),
-        ("a leaf that shall issue", leaf.clone(), names, "not that of an authority"),
+        ("a CA with another's key", pair_of(&pair.certificate, &other.pair().key), names, "does not belong"),
+        ("a leaf instead of a CA", leaf.clone(), names, "not a CA certificate"),
         ("an empty certificate", pair_of("", &pair.key), names, "no certificate"),
-        ("no PEM", pair_of(&pair.certificate, "key"), names, "the key cannot be read"),
+        ("no PEM", pair_of(&pair.certificate, "key"), names, "cannot read the key"),
         ("a leaf with another's key", pair_of(&leaf.certificate, &pair.key), None, "does not belong"),
-        ("a leaf of yesterday", late, None, "expired on"),
+        ("an expired leaf", late, None, "expired on"),
         (
             "half a certificate",
             pair_of(leaf.certificate.get(..200).expect("longer"), &leaf.key),
             None,
-            "cannot be read",
+            "cannot read",
         ),
-        ("the key of nothing", pair_of(&leaf.certificate, ""), None, "the key cannot be read"),
+        ("an invalid key", pair_of(&leaf.certificate, ""), None, "cannot read the key"),
     ] {
         let refused = start(&pair, names).expect_err(name);
         assert!(refused.contains(wanted) && refused.contains("tls.crt"), "{name}: {refused}");
@@ -171,7 +166,7 @@ async fn files_that_cannot_be_used_are_refused_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_pair_is_taken_over_and_a_bad_one_leaves_the_old() {
+async fn a_new_pair_is_used_and_a_bad_one_ignored() {
     let ca = Ca::new("ours");
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), &ca.server("first", wall() + DAY));
@@ -187,7 +182,7 @@ async fn a_new_pair_is_taken_over_and_a_bad_one_leaves_the_old() {
         let third = ca.server("third", wall() + DAY);
         fs::write(dir.path().join("tls.crt"), &third.certificate).expect("room");
         tokio::time::sleep(EVERY * 3).await;
-        assert!(serves("second").await, "a certificate without its key is not taken over");
+        assert!(serves("second").await, "a certificate without its key is not used");
         fs::write(dir.path().join("tls.key"), &third.key).expect("room");
         tokio::time::sleep(EVERY * 2).await;
         assert!(serves("third").await);
@@ -200,7 +195,7 @@ async fn a_new_pair_is_taken_over_and_a_bad_one_leaves_the_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_issued_here_is_renewed_at_half_its_life() {
+async fn issued_certificates_are_renewed_at_half_their_lifetime() {
     let ca = Ca::new("ours");
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), &ca.pair());
@@ -223,7 +218,7 @@ async fn what_is_issued_here_is_renewed_at_half_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_grew_old_while_the_machine_was_suspended_is_renewed_within_a_minute() {
+async fn certificates_are_renewed_after_a_suspend() {
     let ca = Ca::new("ours");
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), &ca.pair());
@@ -232,14 +227,14 @@ async fn what_grew_old_while_the_machine_was_suspended_is_renewed_within_a_minut
     let script = async {
         tokio::time::sleep(LOOK * 3).await;
         assert!(!current.has_changed().expect("runs"), "nothing is due");
-        // The monotonic clock stands still meanwhile.
+        // The monotonic clock does not advance in this time.
         AHEAD.set(DAY * 2);
         tokio::time::sleep(LOOK + Duration::from_secs(1)).await;
         assert!(current.has_changed().expect("runs"));
         let fresh = Arc::clone(&current.borrow_and_update());
         seen(&fresh, &ca, "cloud-adapter").await.expect("trusted");
         tokio::time::sleep(LOOK * 3).await;
-        assert!(!current.has_changed().expect("runs"), "once is enough");
+        assert!(!current.has_changed().expect("runs"), "renewed only once");
     };
     tokio::select! {
         () = tls.run(EVERY, |why, result| assert_eq!((why, result), (Occasion::Due, Ok(())))) => (),

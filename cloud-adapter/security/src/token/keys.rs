@@ -1,4 +1,4 @@
-//! The keys that a cluster signs tokens with.
+//! The keys with which a cluster signs tokens.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,27 +7,27 @@ use jsonwebtoken::{
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse},
 };
 
-/// Why a set of keys cannot be used.
+/// Why a key set cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeySetError {
-    /// Not a JWKS.
-    #[error("is no JSON Web Key Set: {0}")]
+    /// The content is not a JWKS.
+    #[error("is not a JSON Web Key Set: {0}")]
     Malformed(String),
-    /// Nothing in it can verify a token.
+    /// No key in the set can verify a token.
     #[error(
-        "has no key with a kid for RS256, ES256 or ES384: with keys of other kinds use --authentication token-review"
+        "has no key with a kid for RS256, ES256 or ES384: for other keys, use --authentication token-review"
     )]
     Empty,
 }
 
-/// Public keys by ID, and the issuer whose they are.
+/// Public keys by ID, and their issuer.
 #[derive(Clone)]
 pub struct KeySet {
     issuer: String,
     keys: BTreeMap<String, Key>,
 }
 
-/// One public key and the one algorithm that it is good for.
+/// A public key and its only permitted algorithm.
 #[derive(Clone)]
 pub(super) struct Key {
     pub(super) algorithm: Algorithm,
@@ -41,25 +41,25 @@ impl fmt::Debug for KeySet {
 }
 
 impl KeySet {
-    /// Reads a JWKS. Keys of other kinds are skipped: nothing is accepted that they signed. Source: RFC 7517.
+    /// Parses a JWKS. Skips other kinds of keys, so that tokens signed with them are refused. Source: RFC 7517.
     ///
     /// # Errors
-    /// If it is none, or no key is left.
+    /// Returns an error if the text is not a JWKS, or if no key is usable.
     pub fn parse(issuer: impl Into<String>, jwks: &str) -> Result<Self, KeySetError> {
-        // The parser's text may quote the file, which holds public keys and no secrets.
+        // The parser's message may quote the file, which is safe: the file has public keys and no secrets.
         let set: JwkSet =
             serde_json::from_str(jwks).map_err(|error| KeySetError::Malformed(error.to_string()))?;
         let keys: BTreeMap<String, Key> = set.keys.iter().filter_map(read).collect();
         if keys.is_empty() { Err(KeySetError::Empty) } else { Ok(Self { issuer: issuer.into(), keys }) }
     }
 
-    /// Whose tokens are accepted.
+    /// The issuer whose tokens are accepted.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Whether there is a key of this ID.
+    /// Whether the set has a key with this ID.
     #[must_use]
     pub fn has(&self, id: &str) -> bool {
         self.keys.contains_key(id)
@@ -70,7 +70,7 @@ impl KeySet {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "a new kind of key is another kind")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "any other kind of key is unsupported")]
 fn read(jwk: &Jwk) -> Option<(String, Key)> {
     if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
         return None;

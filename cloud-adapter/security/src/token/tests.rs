@@ -23,7 +23,7 @@ fn set(keys: &[&TokenKey]) -> KeySet {
 }
 
 #[test]
-fn a_projected_token_proves_its_service_account_by_either_kind_of_key() {
+fn projected_tokens_of_all_key_types_are_accepted() {
     let (elliptic, longer, rsa) = (TokenKey::elliptic("e"), TokenKey::elliptic_384("l"), TokenKey::rsa("r"));
     let keys = set(&[&elliptic, &longer, &rsa]);
     for key in [&elliptic, &longer, &rsa] {
@@ -32,11 +32,11 @@ fn a_projected_token_proves_its_service_account_by_either_kind_of_key() {
         assert!(verified.lasts > Duration::from_secs(590) && verified.lasts <= Duration::from_secs(600));
     }
     let one = elliptic.sign(&changed("aud", json!(AUDIENCE)));
-    assert!(verify(&one, &keys, AUDIENCE).is_ok(), "an audience that is no list");
+    assert!(verify(&one, &keys, AUDIENCE).is_ok(), "an audience that is not a list");
 }
 
 #[test]
-fn what_a_token_says_must_be_as_demanded() {
+fn tokens_with_wrong_claims_are_refused() {
     let key = TokenKey::elliptic("a");
     let keys = set(&[&key]);
     let now = get_current_timestamp();
@@ -45,15 +45,15 @@ fn what_a_token_says_must_be_as_demanded() {
     let issuer = || TokenError::Issuer(ISSUER.to_owned());
     for (name, claims, wanted) in [
         ("expired", changed("exp", json!(now - LEEWAY - 2)), TokenError::Expired),
-        ("no end", without("exp"), TokenError::Malformed),
-        ("an end that is no number", changed("exp", json!("never")), TokenError::Malformed),
+        ("no expiration", without("exp"), TokenError::Malformed),
+        ("an expiration that is not a number", changed("exp", json!("never")), TokenError::Malformed),
         ("not yet", changed("nbf", json!(now + LEEWAY + 60)), TokenError::Early),
         ("another issuer", changed("iss", json!("https://evil.example")), issuer()),
-        ("an issuer that begins like ours", changed("iss", json!(format!("{ISSUER}.evil"))), issuer()),
+        ("an issuer with ours as prefix", changed("iss", json!(format!("{ISSUER}.evil"))), issuer()),
         ("no issuer", without("iss"), TokenError::Malformed),
         ("another cluster's adapter", changed("aud", json!(["cloudadapter.c2"])), other(AUDIENCE)),
         ("the API server's", changed("aud", json!([ISSUER])), other(AUDIENCE)),
-        ("the API server's too", changed("aud", json!([AUDIENCE, ISSUER])), shared()),
+        ("also the API server's", changed("aud", json!([AUDIENCE, ISSUER])), shared()),
         ("anybody's", without("aud"), TokenError::Malformed),
         ("nobody's", changed("aud", json!([])), other(AUDIENCE)),
         ("no subject", without("sub"), TokenError::Malformed),
@@ -65,7 +65,7 @@ fn what_a_token_says_must_be_as_demanded() {
 }
 
 #[test]
-fn a_clock_that_is_a_little_off_is_forgiven() {
+fn a_small_clock_difference_is_tolerated() {
     let key = TokenKey::elliptic("a");
     let keys = set(&[&key]);
     let now = get_current_timestamp();
@@ -94,18 +94,18 @@ fn only_the_clusters_own_signature_counts() {
     bent.push(last);
     let critical = Header { crit: Some(vec!["b64".to_owned()]), ..header(Algorithm::ES256, Some("a")) };
     for (name, token, wanted) in [
-        ("no signature, by name", unsigned, TokenError::Malformed),
-        ("a shared secret made of the public key", secret("a"), TokenError::Algorithm),
+        ("no signature, declared", unsigned, TokenError::Malformed),
+        ("a shared secret made from the public key", secret("a"), TokenError::Algorithm),
         ("the same for the RSA key", secret("r"), TokenError::Algorithm),
-        ("another key of the same name", stranger.token(WHO), TokenError::Signature),
-        ("a key that nobody publishes", TokenKey::elliptic("z").token(WHO), TokenError::UnknownKey),
-        ("no key named", key.sign_as(&header(Algorithm::ES256, None), &claims(WHO)), TokenError::Malformed),
+        ("another key with the same ID", stranger.token(WHO), TokenError::Signature),
+        ("an unpublished key", TokenKey::elliptic("z").token(WHO), TokenError::UnknownKey),
+        ("no key ID", key.sign_as(&header(Algorithm::ES256, None), &claims(WHO)), TokenError::Malformed),
         (
-            "one key's name and another's signature",
+            "one key's ID and another's signature",
             key.sign_as(&header(Algorithm::ES256, Some("r")), &claims(WHO)),
             TokenError::Algorithm,
         ),
-        ("a demand that we do not know", key.sign_as(&critical, &claims(WHO)), TokenError::Malformed),
+        ("an unsupported critical extension", key.sign_as(&critical, &claims(WHO)), TokenError::Malformed),
         ("a changed signature", bent, TokenError::Signature),
         ("nothing", String::new(), TokenError::Malformed),
         ("no token", "a.b.c".to_owned(), TokenError::Malformed),
@@ -122,7 +122,7 @@ fn only_the_clusters_own_signature_counts() {
 }
 
 #[test]
-fn refusals_say_nothing_that_the_token_says() {
+fn refusals_contain_no_token_content() {
     let key = TokenKey::elliptic("a");
     let keys = set(&[&key]);
     let claims = changed("aud", json!(["s3cret-audience"]));
@@ -132,7 +132,7 @@ fn refusals_say_nothing_that_the_token_says() {
 }
 
 #[test]
-fn keys_of_other_kinds_are_skipped_and_a_set_of_them_alone_is_refused() {
+fn unsupported_keys_are_skipped_and_empty_sets_refused() {
     let key = TokenKey::elliptic("a");
     let mut encryption = TokenKey::elliptic("b").jwk();
     encryption["use"] = json!("enc");
@@ -147,7 +147,7 @@ fn keys_of_other_kinds_are_skipped_and_a_set_of_them_alone_is_refused() {
     };
     let others = [encryption, other, secret, odd, nameless];
     let all: Vec<Value> = others.iter().cloned().chain([key.jwk()]).collect();
-    let keys = KeySet::parse(ISSUER, &json!({ "keys": all }).to_string()).expect("one is good");
+    let keys = KeySet::parse(ISSUER, &json!({ "keys": all }).to_string()).expect("a valid one");
     for (id, known) in [("a", true), ("b", false), ("c", false), ("d", false), ("e", false), ("f", false)] {
         assert_eq!(keys.has(id), known, "{id}");
     }

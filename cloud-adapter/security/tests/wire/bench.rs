@@ -1,4 +1,4 @@
-//! A port with the gate and a service behind it that says who called.
+//! A port with the gate, and a service that returns the caller.
 
 use std::{
     convert::Infallible,
@@ -37,10 +37,10 @@ use tower::{Service, service_fn};
 
 /// The name in the server's certificates.
 pub(crate) const NAME: &str = "cloud-adapter";
-/// Longer than anything here takes.
+/// Timeout, longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the port is to do.
+/// Settings of the port.
 pub(crate) struct Setting {
     pub(crate) authentication: Authentication,
     pub(crate) identities: &'static [&'static str],
@@ -61,16 +61,16 @@ impl Default for Setting {
     }
 }
 
-/// A port that serves.
+/// A running port.
 pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
     registry: Registry,
-    /// Ends with the bench.
+    /// Stops the port when dropped.
     pub(crate) serving: JoinSet<()>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "clients look at the real clock, too")]
+#[expect(clippy::disallowed_methods, reason = "the clients use the real clock, too")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
@@ -84,7 +84,7 @@ impl Bench {
             identities.iter().map(|one| one.parse().expect("an identity")).collect();
         let identities = Identities::new(&identities).expect("one role each");
         let gate = Gate::new(authentication, identities, Refusals::new(metrics.clone()));
-        let tls = tls.map(|files| Tls::start(files, wall).expect("good files"));
+        let tls = tls.map(|files| Tls::start(files, wall).expect("valid files"));
         let terms = Terms {
             tls: tls.as_ref().map(Tls::current),
             trust_domain: trust_domain.map(Arc::from),
@@ -97,7 +97,7 @@ impl Bench {
         let mut serving = JoinSet::new();
         serving.spawn(port.serve(terms, Guard::new(WhoCalls, gate), stop.clone()));
         if let Some(tls) = tls {
-            // Ended with the set.
+            // Aborted with the set.
             serving.spawn(tls.run(Duration::from_millis(20), |_why, _told| ()));
         }
         Self { address, stop, registry, serving }
@@ -116,7 +116,7 @@ impl Bench {
         Client { channel: endpoint.connect_lazy(), token: None }
     }
 
-    /// A client that trusts this authority, with a certificate of its own if need be.
+    /// A client that trusts this CA, with an optional client certificate.
     pub(crate) fn secure(&self, ca: &Ca, own: Option<&Pair>) -> Client {
         let (connector, address) = (TlsConnector::from(Arc::new(client_config(ca, own))), self.address);
         let connect = service_fn(move |_uri| {
@@ -165,13 +165,13 @@ impl Client {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
-    /// Calls a method: the role that was seen, or the refusal.
+    /// Calls a method; returns the role of the caller, or the refusal.
     pub(crate) async fn call(&self, path: &str) -> Result<String, AdapterError> {
         self.ask(path).await.map_err(AdapterError::from)
     }
 
-    /// The same, again where the connection ended before the client had sent the call, as clients of gRPC do by themselves.
-    /// Source: gRPC, "Transparent Retries".
+    /// Like [`Self::call`], but repeats the call if the connection was closed before the client had sent it, as gRPC clients do. Source:
+    /// gRPC, "Transparent Retries".
     pub(crate) async fn call_until_sent(&self, path: &str) -> Result<String, AdapterError> {
         let mut tries = 3;
         loop {
@@ -239,25 +239,25 @@ where
     }
 }
 
-/// Files of a pair, in a folder that a test may change.
+/// The files of a pair, in a directory that the test may change.
 pub(crate) fn mounted(dir: &TempDir, pair: &Pair) -> ServerIdentity {
     mount(dir.path(), pair);
     ServerIdentity::Pair { certificate: dir.path().join("tls.crt"), key: dir.path().join("tls.key") }
 }
 
-/// Replaces both files, one after the other, as a careless hand does.
+/// Replaces both files, one after the other, not atomically.
 pub(crate) fn mount(dir: &Path, pair: &Pair) {
     for (name, text) in [("tls.crt", &pair.certificate), ("tls.key", &pair.key)] {
         std::fs::write(dir.join(name), text).expect("room");
     }
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+    waited.await.unwrap_or_else(|_| panic!("timed out waiting until {what}"));
 }

@@ -1,4 +1,4 @@
-//! Every role at every service, by token and by certificate.
+//! Every role at every service, with tokens and with certificates.
 
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ const IDENTITIES: [&str; 5] = [
     "operator=kube-system/operator",
 ];
 
-/// The port asks for tokens of this key.
+/// A port that requires tokens signed with this key.
 async fn by_token(key: &TokenKey) -> Bench {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("jwks.json");
     std::fs::write(&path, jwks(&[key])).expect("room");
     let keys = Arc::new(Keys::new(KeySource::File { path, issuer: ISSUER.to_owned() }));
-    keys.fetch().await.expect("good keys");
+    keys.fetch().await.expect("valid keys");
     let authentication = Authentication::Bearer(Box::new(Bearers::offline(AUDIENCE.to_owned(), keys)));
     Bench::start(Setting { authentication, identities: &IDENTITIES, ..Setting::default() }).await
 }
@@ -62,7 +62,7 @@ async fn every_role_reaches_its_methods_and_no_others() {
                 let refused = said.expect_err(method);
                 assert_eq!((refused.reason, refused.code), (Reason::CallerForbidden, Code::PermissionDenied));
                 assert!(refused.message.contains(role.word()), "{refused}");
-                assert_eq!(refused.retry_after, None, "it will not change by itself");
+                assert_eq!(refused.retry_after, None, "a retry would not help");
             }
         }
     }
@@ -72,7 +72,7 @@ async fn every_role_reaches_its_methods_and_no_others() {
 }
 
 #[tokio::test]
-async fn whoever_proves_nothing_reaches_nothing() {
+async fn unauthenticated_callers_reach_nothing() {
     let key = TokenKey::elliptic("a");
     let bench = by_token(&key).await;
     let plain = bench.plain();
@@ -107,7 +107,7 @@ async fn a_service_account_without_a_role_reaches_nothing() {
 }
 
 #[tokio::test]
-async fn a_certificate_with_a_spiffe_id_proves_as_much() {
+async fn a_certificate_with_a_spiffe_id_is_accepted() {
     let (ours, mesh) = (Ca::new("ours"), Ca::new("mesh"));
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name);
@@ -141,11 +141,12 @@ async fn a_certificate_with_a_spiffe_id_proves_as_much() {
     let refused = bench.secure(&ours, Some(&stranger)).call(GET_INFO).await.expect_err("no role");
     assert_eq!(refused.reason, Reason::CallerForbidden);
     let elsewhere = mesh.client(&["spiffe://evil.net/ns/kube-system/sa/route-controller"]);
-    let refused = bench.secure(&ours, Some(&elsewhere)).call(GET_INFO).await.expect_err("another domain");
+    let refused =
+        bench.secure(&ours, Some(&elsewhere)).call(GET_INFO).await.expect_err("another trust domain");
     assert_eq!(refused.reason, Reason::CallerUnauthenticated);
     let forged = Ca::new("mesh").client(&[&id("route-controller")]);
     let refused = bench.secure(&ours, Some(&forged)).ask(GET_INFO).await.expect_err("forged");
-    assert!(!matches!(refused.code(), Code::PermissionDenied | Code::Ok), "the handshake fails already");
+    assert!(!matches!(refused.code(), Code::PermissionDenied | Code::Ok), "the handshake fails");
     let refused = bench.secure(&ours, None).call(GET_INFO).await.expect_err("none");
     assert_eq!(refused.reason, Reason::CallerUnauthenticated);
     let page = bench.page();

@@ -1,4 +1,4 @@
-//! What a connection may not do: stay silent, grow old, hold up others.
+//! Limits of connections: idle ones, old ones, slow handshakes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::bench::{Bench, NAME, PATIENCE, Setting, mounted, until, wall};
 const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 
 #[tokio::test]
-async fn slow_handshakes_hold_up_nobody() {
+async fn slow_handshakes_delay_no_other_connection() {
     let ca = Ca::new("ours");
     let dir = tempfile::tempdir().expect("a folder");
     let identity = mounted(&dir, &ca.server(NAME, wall() + Duration::from_hours(24)));
@@ -22,7 +22,7 @@ async fn slow_handshakes_hold_up_nobody() {
     let mut slow = Vec::new();
     for _ in 0..100 {
         let mut stream = TcpStream::connect(bench.address).await.expect("taken");
-        stream.write_all(&[22, 3, 1]).await.expect("the beginning of a greeting");
+        stream.write_all(&[22, 3, 1]).await.expect("the beginning of a ClientHello");
         slow.push(stream);
     }
     until("all of them", async || bench.page().contains("connections 100")).await;
@@ -31,14 +31,14 @@ async fn slow_handshakes_hold_up_nobody() {
     let mut ends = Vec::new();
     for mut stream in slow {
         let read = stream.read_to_end(&mut ends);
-        // Reset or closed: it is over either way.
+        // Reset or closed: it has ended either way.
         let _over = tokio::time::timeout(PATIENCE, read).await.expect("is ended").is_ok();
     }
     let page = bench.page();
     assert!(page.contains(r#"connections_ended_total{why="slow_handshake"} 100"#), "{page}");
 }
 
-/// They make no handshake, each of which may take five seconds.
+/// They do not complete the handshake, which may take five seconds.
 #[tokio::test]
 async fn idle_connections_do_not_delay_a_new_caller() {
     let ca = Ca::new("ours");
@@ -56,7 +56,7 @@ async fn idle_connections_do_not_delay_a_new_caller() {
 }
 
 #[tokio::test]
-async fn a_connection_over_which_nobody_comes_is_ended() {
+async fn a_connection_without_calls_is_closed() {
     let times = Times { silence: Duration::from_millis(100), ..Times::default() };
     let bench = Bench::start(Setting { times, ..Setting::default() }).await;
     let client = bench.plain();
@@ -68,7 +68,7 @@ async fn a_connection_over_which_nobody_comes_is_ended() {
     let read = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await;
     let _over = read.expect("is ended").is_ok();
     until("the count", async || bench.page().contains(r#"connections_ended_total{why="silent"} 1"#)).await;
-    client.call(METHOD).await.expect("whoever called before stays");
+    client.call(METHOD).await.expect("connections with earlier calls stay open");
     assert!(bench.page().contains("connections 1\n"), "{}", bench.page());
 }
 
@@ -77,7 +77,7 @@ async fn an_old_connection_is_replaced_and_no_call_fails() {
     let times = Times { age: Duration::from_millis(50), grace: Duration::from_secs(5), ..Times::default() };
     let bench = Bench::start(Setting { times, ..Setting::default() }).await;
     let client = bench.plain();
-    until("a few ends of age", async || {
+    until("some connections reached their maximum age", async || {
         client.call_until_sent(METHOD).await.expect("no call fails");
         let page = bench.page();
         let ended =
@@ -88,34 +88,34 @@ async fn an_old_connection_is_replaced_and_no_call_fails() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_cut_after_the_grace() {
+async fn long_calls_are_cut_after_the_grace_period() {
     let times =
         Times { age: Duration::from_millis(50), grace: Duration::from_millis(50), ..Times::default() };
     let bench = Bench::start(Setting { times, ..Setting::default() }).await;
     let client = bench.plain();
     let hanging = client.ask("/cloudadapter.v1alpha1.AdapterService/Hang");
-    let cut = tokio::time::timeout(PATIENCE, hanging).await.expect("is cut");
+    let cut = tokio::time::timeout(PATIENCE, hanging).await.expect("is closed");
     assert!(cut.is_err());
 }
 
 #[tokio::test]
-async fn told_to_stop_it_finishes_what_is_under_way() {
+async fn shutdown_waits_for_calls_in_flight() {
     let mut bench = Bench::start(Setting::default()).await;
     let client = bench.plain();
     client.call(METHOD).await.expect("serves");
     bench.stop.cancel();
     let ended = tokio::time::timeout(PATIENCE, bench.serving.join_next()).await.expect("in time");
     assert!(ended.expect("one task").is_ok());
-    assert!(TcpStream::connect(bench.address).await.is_err(), "new callers are refused at once");
+    assert!(TcpStream::connect(bench.address).await.is_err(), "new clients are refused at once");
 }
 
 #[tokio::test]
-async fn what_is_no_grpc_is_ended_at_once_and_not_answered() {
+async fn other_protocols_than_grpc_are_closed_at_once() {
     let bench = Bench::start(Setting::default()).await;
     let mut stream = TcpStream::connect(bench.address).await.expect("taken");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
     let mut said = Vec::new();
-    // A close or a reset: what matters is that it ends, and by the protocol, not by the time for silence.
+    // A close or a reset: it must end because of the protocol error, not because of the timeout.
     let _closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("is ended");
     assert!(!said.starts_with(b"HTTP/"), "{said:?}");
     until("the end is counted", async || bench.page().contains(r#"connections_ended_total{why="broken"} 1"#))
@@ -123,7 +123,7 @@ async fn what_is_no_grpc_is_ended_at_once_and_not_answered() {
 }
 
 #[tokio::test]
-async fn strangers_take_no_places_of_callers() {
+async fn unknown_peers_cannot_use_up_the_connections() {
     let bench = Bench::start(Setting::default()).await;
     let (caller, mut strangers) = (bench.plain(), Vec::new());
     caller.call(METHOD).await.expect("admitted");
@@ -131,9 +131,9 @@ async fn strangers_take_no_places_of_callers() {
         strangers.push(TcpStream::connect(bench.address).await.expect("taken"));
     }
     let newest = tokio::time::timeout(Duration::from_secs(5), bench.plain().call(METHOD)).await;
-    newest.expect("at once, and not when the strangers' time is over").expect("served");
-    caller.call(METHOD).await.expect("whoever called before stays");
-    until("the oldest strangers have gone", async || {
+    newest.expect("at once, before the unknown peers time out").expect("served");
+    caller.call(METHOD).await.expect("connections with earlier calls stay open");
+    until("the oldest unknown peers were closed", async || {
         let page = bench.page();
         let open = page.lines().find_map(|line| line.split_once("connections ")?.1.parse::<u32>().ok());
         open.is_some_and(|open| open <= 130)

@@ -1,10 +1,10 @@
-//! The gate and the port over real connections: who is let through, and what happens to connections meanwhile.
+//! The gate and the port over real connections: admission of callers, and limits of connections.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test fails at the first unexpected result"
 )]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! Tokens that the API server is asked about, and keys that it tells; the API server is played here.
+//! Tokens reviewed by a fake API server, and keys discovered from it.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +27,7 @@ const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const WHO: &str = "kube-system:node-controller";
 const IDENTITIES: [&str; 1] = ["node-controller=kube-system/node-controller"];
 
-/// What the API server answers now, and what it was asked.
+/// The current answer of the API server, and the requests that it got.
 #[derive(Debug, Default)]
 struct Answers {
     status: Value,
@@ -36,14 +36,14 @@ struct Answers {
     reviews: Vec<Value>,
 }
 
-/// Reviews that are answered at once.
+/// Whether reviews are answered at once.
 const HANDS: u32 = 1000;
 
 type Shared = Arc<Mutex<Answers>>;
 
 struct Cluster {
     answers: Shared,
-    /// Held by each review while it is answered.
+    /// Locked by each review while it is answered.
     turn: Arc<Semaphore>,
     kubeconfig: std::path::PathBuf,
     _dir: TempDir,
@@ -52,7 +52,7 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Self {
-        // As the process does at its start: the client of Kubernetes asks for it.
+        // As the process does at its start; the kube client requires it.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
         let answers = Shared::default();
         let turn = Arc::new(Semaphore::new(HANDS as usize));
@@ -104,7 +104,7 @@ async fn discovery(State(answers): State<Shared>) -> axum::response::Response {
     if answers.away {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    // The address of the keys is one that only others can reach.
+    // The discovery document names an address that is not reachable from here.
     Json(json!({ "issuer": ISSUER, "jwks_uri": "https://192.0.2.1:6443/openid/v1/jwks" })).into_response()
 }
 
@@ -138,7 +138,7 @@ fn accepted(audiences: &Value, user: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_api_server_is_asked_for_our_audience_and_its_answer_is_believed_for_a_while() {
+async fn reviews_ask_for_the_audience_and_are_cached() {
     let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
     let bench = asking(&cluster).await;
     let user = format!("system:serviceaccount:{WHO}");
@@ -149,30 +149,37 @@ async fn the_api_server_is_asked_for_our_audience_and_its_answer_is_believed_for
         assert_eq!(client.call(METHOD).await, Ok(format!("node-controller {user}")));
     }
     let asked = cluster.answers.lock().expect("whole").reviews.clone();
-    assert_eq!(asked, [json!({ "token": token, "audiences": [AUDIENCE] })], "once, for our audience");
+    assert_eq!(
+        asked,
+        [json!({ "token": token, "audiences": [AUDIENCE] })],
+        "one request, for the adapter's audience"
+    );
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_name_our_audience_proves_nothing() {
+async fn a_review_without_the_audience_is_refused() {
     let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
     let bench = asking(&cluster).await;
     let user = format!("system:serviceaccount:{WHO}");
     for (name, status) in [
         ("not accepted", json!({ "authenticated": false })),
         ("no answer", json!({})),
-        ("an API server without audiences", json!({ "authenticated": true, "user": { "username": user } })),
+        (
+            "an API server without support for audiences",
+            json!({ "authenticated": true, "user": { "username": user } }),
+        ),
         ("another audience", accepted(&json!(["other"]), &user)),
         ("a person", accepted(&json!([AUDIENCE]), "alice")),
     ] {
         cluster.set(|answers| answers.status = status);
-        // Each with a token of its own: answers are remembered.
+        // A separate token for each, because results are cached.
         let refused = bench.plain().with(&key.token(WHO)).call(METHOD).await.expect_err(name);
         assert_eq!(refused.reason, Reason::CallerUnauthenticated, "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_for_us_alone_is_no_question() {
+async fn a_token_with_other_audiences_is_not_reviewed() {
     let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
     let bench = asking(&cluster).await;
     let user = format!("system:serviceaccount:{WHO}");
@@ -189,7 +196,7 @@ async fn a_token_that_is_not_for_us_alone_is_no_question() {
 }
 
 #[tokio::test]
-async fn while_the_api_server_is_away_callers_come_again() {
+async fn callers_retry_while_the_api_server_is_not_reachable() {
     let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
     let bench = asking(&cluster).await;
     cluster.set(|answers| answers.away = true);
@@ -198,11 +205,11 @@ async fn while_the_api_server_is_away_callers_come_again() {
     assert_eq!(refused.reason, Reason::Starting);
     let user = format!("system:serviceaccount:{WHO}");
     cluster.set(|answers| (answers.away, answers.status) = (false, accepted(&json!([AUDIENCE]), &user)));
-    assert!(client.call(METHOD).await.is_ok(), "what is not known is not remembered");
+    assert!(client.call(METHOD).await.is_ok(), "a failed review is not cached");
 }
 
 #[tokio::test]
-async fn made_up_tokens_push_nobody_out() {
+async fn forged_tokens_evict_no_valid_ones() {
     let (cluster, key) = (Cluster::start().await, TokenKey::elliptic("a"));
     let bearers = Bearers::review(AUDIENCE.to_owned(), cluster.api());
     let authentication = Authentication::Bearer(Box::new(bearers));
@@ -219,16 +226,16 @@ async fn made_up_tokens_push_nobody_out() {
         made_up["iat"] = json!(number);
         let (caller, told) = (bench.plain().with(&key.sign(&made_up)), Arc::clone(&told));
         asking.spawn(async move {
-            let refused = caller.call(METHOD).await.expect_err("made up");
+            let refused = caller.call(METHOD).await.expect_err("forged");
             told.lock().expect("whole").push(refused.reason);
         });
     }
     let starting = || told.lock().expect("whole").iter().filter(|why| **why == Reason::Starting).count();
-    until("those beyond the queue are told to come again", async || starting() == 32).await;
-    client.call(METHOD).await.expect("known, and asks nobody");
+    until("callers beyond the limit are asked to retry", async || starting() == 32).await;
+    client.call(METHOD).await.expect("cached, without a request");
     drop(held);
     asking.join_all().await;
-    assert_eq!(starting(), 32, "those in the queue got an answer");
+    assert_eq!(starting(), 32, "the waiting callers got an answer");
 }
 
 #[tokio::test]
@@ -245,5 +252,5 @@ async fn keys_and_issuer_are_discovered() {
     keys.fetch().await.expect_err("away");
     assert!(client.call(METHOD).await.is_ok(), "known keys stay in force");
     assert!(bench.plain().with(&key.token("kube-system:node-controller")).call(METHOD).await.is_ok());
-    assert_eq!(cluster.reviews(), 0, "nobody is asked about a token");
+    assert_eq!(cluster.reviews(), 0, "no token is reviewed");
 }

@@ -1,4 +1,4 @@
-//! Certificates are replaced under running connections.
+//! Certificates are replaced while connections are open.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,7 +12,7 @@ use crate::bench::{Bench, Client, NAME, Setting, mount, mounted, until, wall};
 const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const DAY: Duration = Duration::from_hours(24);
 
-/// Calls until told to stop; none may fail.
+/// Calls until `stop`; no call may fail.
 async fn call_on(client: Client, calls: &AtomicUsize, enough: &AtomicBool) {
     while !enough.load(Ordering::Relaxed) {
         client.call_until_sent(METHOD).await.expect("no call fails");
@@ -40,7 +40,7 @@ async fn no_call_fails_while_certificates_are_replaced() {
         more().await;
         std::fs::write(dir.path().join("tls.key"), "nonsense").expect("room");
         more().await;
-        assert!(bench.secure(&new, None).call(METHOD).await.is_ok(), "a bad file changes nothing");
+        assert!(bench.secure(&new, None).call(METHOD).await.is_ok(), "an invalid file changes nothing");
         enough.store(true, Ordering::Relaxed);
     };
     tokio::join!(

@@ -1,4 +1,4 @@
-//! One flight: a listing where it is cheaper than many batches, batches for the rest, and witnesses where there is room for them.
+//! One shared look-up: a listing if it is cheaper than many batches, batches for the rest, and witnesses in their free places.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use crate::{
     vendor::Session,
 };
 
-/// Instances that are known and asked for along: a vendor that shows none of them shows another place.
+/// Number of known instances that are looked up along with the requested ones: if the vendor finds none of them, it reads another scope.
 const WITNESSES: usize = 3;
 
-/// A provider ID and the vendor's.
+/// A provider ID and the vendor's ID.
 type Id = (String, String);
 
-/// What is answered so far, and who pays.
+/// The answers so far, and the session that is charged.
 struct Flying<'a> {
     asked: Instant,
     session: &'a Session,
@@ -37,7 +37,7 @@ enum Able {
 }
 
 impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
-    /// Waits for others, then asks for all of them together.
+    /// Waits for others to join, then looks up all IDs together.
     pub(super) async fn fly(self: Arc<Self>, gathering: Arc<Gathering>) -> Arc<Answers> {
         let window = *self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (wanted, session, asked) = gathering.close(window).await;
@@ -57,7 +57,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         } else {
             witnesses = self.witnesses(&wanted);
         }
-        // A listing alone proves nothing: what it misses is asked for.
+        // A listing alone proves no absence: look up the IDs that it lacks.
         let mut ids: Vec<Id> = wanted.clone().into_iter().collect();
         let room = ids.len().next_multiple_of(self.batch) - ids.len();
         let later = witnesses.split_off(room.min(witnesses.len()));
@@ -77,7 +77,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(())
     }
 
-    /// Answers from a listing that begins now or later. What it misses is left.
+    /// Answers from a listing that begins after `asked`. `wanted` keeps the IDs that it lacks.
     async fn list(&self, wanted: &mut Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {
         let view = self.snapshot.at_least(Some(flying.asked), &*self.source, flying.session).await?;
         for item in &view.items {
@@ -88,7 +88,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(())
     }
 
-    /// One batch. An error that names IDs is met by leaving those out, once; any other is that of all.
+    /// Looks up one batch. If an error names IDs, the batch is repeated once without them; any other error applies to the whole batch.
     async fn ask(&self, batch: &[Id], flying: &mut Flying<'_>) -> Result<Able, VendorError> {
         let error = match self.send(batch, flying).await {
             Ok(able) => return Ok(able),
@@ -112,7 +112,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
             return Ok(Able::No);
         };
         if answers.len() != batch.len() {
-            let text = format!("{} answers to {} IDs", answers.len(), batch.len());
+            let text = format!("the driver returned {} answers for {} IDs", answers.len(), batch.len());
             return Err(VendorError::nonsense(text));
         }
         let answers = answers.into_iter().map(|answer| match answer {
@@ -124,7 +124,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(Able::Yes)
     }
 
-    /// Some that are known, others each time.
+    /// Known instances as witnesses, others each time.
     fn witnesses(&self, wanted: &Wanted) -> Vec<Id> {
         let known = self.snapshot.sample(WITNESSES, self.turn.fetch_add(1, Ordering::Relaxed));
         let others = known.into_iter().filter(|id| !wanted.contains_key(id));
@@ -132,7 +132,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
     }
 }
 
-/// What the snapshot learns from it.
+/// What the snapshot learns from a look-up.
 fn news(asked: Instant, found: &BTreeMap<String, Answer>) -> LookedUp<Instance> {
     let mut news = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
     for (id, answer) in found {

@@ -1,4 +1,4 @@
-//! Many who ask, few calls: over a source that counts, on paused time.
+//! Many concurrent requests cause few vendor calls: with a counting source, on paused time.
 
 mod queued;
 
@@ -19,23 +19,23 @@ use crate::{
     vendor::{Operation, Purpose, Vendor, VendorResponse},
 };
 
-/// IDs in one call.
+/// Maximum number of IDs per call.
 const BATCH: usize = 10;
-/// Items on one page.
+/// Items per page.
 const PAGE: usize = 20;
-/// How long a call takes.
+/// The duration of a call.
 const CALL: Duration = Duration::from_millis(100);
 
-/// What it has, and what it was asked.
+/// A vendor with instances that records its calls.
 #[derive(Default)]
 struct Source {
     there: Mutex<BTreeSet<String>>,
-    /// What becomes of the next look-ups; of all others: they are answered.
+    /// The results of the next look-ups; further ones succeed.
     errors: Mutex<VecDeque<Option<VendorError>>>,
     batches: Mutex<Vec<(usize, Priority)>>,
     pages: AtomicUsize,
     cannot_look_up: bool,
-    /// Whether its calls wait for their turn.
+    /// Whether its calls are queued by a budget.
     queued: bool,
 }
 
@@ -113,7 +113,7 @@ impl Bed {
     }
 
     fn over(source: Source, count: usize) -> Self {
-        // A second provider in one process is refused, and then the first one serves.
+        // Fails if a provider is installed already, which is used then.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let source = Arc::new(source);
@@ -135,12 +135,12 @@ impl Bed {
         self.lookups.get(wanted, Some(Instant::now()), &session).await
     }
 
-    /// What becomes of the next look-ups.
+    /// Sets the results of the next look-ups.
     fn fails(&self, errors: impl IntoIterator<Item = Option<VendorError>>) {
         self.source.errors.lock().unwrap().extend(errors);
     }
 
-    /// Sizes of the look-ups so far.
+    /// The sizes of the look-ups so far.
     fn batches(&self) -> Vec<usize> {
         self.source.batches.lock().unwrap().iter().map(|(size, _)| *size).collect()
     }
@@ -173,7 +173,7 @@ fn found(answers: &[Arc<Answers>]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_who_ask_the_same_cost_one_call() {
+async fn thousand_equal_requests_cost_one_call() {
     let bed = Bed::new(5);
     let asking = (0..1000).map(|_| bed.get(ids(0..1)));
     for answers in join_all(asking).await {
@@ -183,7 +183,7 @@ async fn a_thousand_who_ask_the_same_cost_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_ask_at_about_the_same_time_share_a_batch() {
+async fn concurrent_requests_share_a_batch() {
     let bed = Bed::new(100);
     let asking = (0..5).map(async |n| {
         sleep(Duration::from_millis(15) * n).await;
@@ -198,7 +198,7 @@ async fn those_who_ask_at_about_the_same_time_share_a_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_closes_at_last_even_if_more_and_more_join() {
+async fn batch_closes_after_its_maximum_time() {
     let bed = Bed::new(100);
     let started = Instant::now();
     let asking = (0..40).map(async |n| {
@@ -211,7 +211,7 @@ async fn a_batch_closes_at_last_even_if_more_and_more_join() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_batch_waits_for_nobody() {
+async fn full_batch_is_sent_at_once() {
     let bed = Bed::new(100);
     let started = Instant::now();
     bed.get(ids(0..BATCH)).await.expect("answered");
@@ -228,7 +228,7 @@ async fn the_window_may_change_while_it_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_call_that_began_late_enough_is_joined() {
+async fn only_a_late_enough_call_is_joined() {
     let bed = Bed::new(1);
     let under_way = Duration::from_millis(50);
     let before = Some(Instant::now());
@@ -239,39 +239,39 @@ async fn only_a_call_that_began_late_enough_is_joined() {
     };
     let (first, joined) = tokio::join!(bed.get(ids(0..1)), joining);
     assert_eq!((found(&first.expect("answered")), found(&joined)), (1, 1));
-    assert_eq!(bed.batches(), [1], "who takes what is as old as that");
+    assert_eq!(bed.batches(), [1], "the request accepts an answer of that age");
     let asking_anew = async {
         sleep(under_way).await;
         bed.get(ids(0..1)).await
     };
     let (_first, second) = tokio::join!(bed.get(ids(0..1)), asking_anew);
     assert_eq!(found(&second.expect("answered")), 1);
-    assert_eq!(bed.batches(), [1, 1, 1], "who wants to know it as it is now");
+    assert_eq!(bed.batches(), [1, 1, 1], "the request needs a newer answer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_listing_replaces_many_batches_and_what_it_misses_is_asked_for() {
+async fn listing_replaces_many_batches_except_for_missing_ids() {
     let bed = Bed::new(30);
     bed.listed().await;
     let answers = bed.get(ids(0..35)).await.expect("answered");
     assert_eq!((found(&answers), count(&answers, |answer| *answer == Answer::Gone)), (30, 5));
-    assert_eq!((bed.pages(), bed.batches()), (2, vec![5]), "four batches would be more than two pages");
+    assert_eq!((bed.pages(), bed.batches()), (2, vec![5]), "four batches cost more than two pages");
     bed.get(ids(0..20)).await.expect("answered");
-    assert_eq!((bed.pages(), bed.batches()), (2, vec![5, 10, 10]), "two batches are not");
+    assert_eq!((bed.pages(), bed.batches()), (2, vec![5, 10, 10]), "two batches cost as much as two pages");
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_batches_are_replaced_by_a_listing_though_there_was_none_yet() {
+async fn many_batches_are_replaced_by_a_first_listing() {
     let bed = Bed::new(90);
     assert_eq!(found(&bed.get(ids(0..80)).await.expect("answered")), 80);
-    assert_eq!((bed.pages(), bed.batches().len()), (0, 8), "as many as a listing is taken to cost");
+    assert_eq!((bed.pages(), bed.batches().len()), (0, 8), "as many as a listing's assumed pages");
     let bed = Bed::new(90);
     assert_eq!(found(&bed.get(ids(0..90)).await.expect("answered")), 90);
     assert_eq!(bed.batches(), Vec::<usize>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_that_are_known_are_asked_for_along() {
+async fn known_instances_are_looked_up_as_witnesses() {
     let bed = Bed::new(30);
     bed.listed().await;
     let answers = bed.get(ids(40..41)).await.expect("answered");
@@ -279,22 +279,22 @@ async fn a_few_that_are_known_are_asked_for_along() {
     assert_eq!((found(&answers), count(&answers, |answer| *answer == Answer::Gone)), (3, 1));
     let first: Vec<_> = answers[0].found.keys().cloned().collect();
     let answers = bed.get(ids(40..41)).await.expect("answered");
-    assert_ne!(answers[0].found.keys().cloned().collect::<Vec<_>>(), first, "others each time");
+    assert_ne!(answers[0].found.keys().cloned().collect::<Vec<_>>(), first, "the witnesses rotate");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_without_room_is_followed_by_witnesses_only_if_all_of_it_is_gone() {
+async fn full_batch_gets_witnesses_only_if_all_are_gone() {
     let bed = Bed::new(30);
     bed.listed().await;
     bed.get(ids(25..35)).await.expect("answered");
-    assert_eq!(bed.batches(), [10], "five are there");
+    assert_eq!(bed.batches(), [10], "five instances exist");
     let answers = bed.get(ids(40..50)).await.expect("answered");
     assert_eq!(bed.batches(), [10, 10, 3]);
     assert_eq!(found(&answers), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttled_batch_fails_for_all_with_one_call() {
+async fn throttled_batch_fails_with_one_call() {
     let bed = Bed::new(100);
     bed.fails([Some(VendorError::new(Fault::Throttled, "slow down"))]);
     let (first, second) = tokio::join!(bed.get(ids(0..8)), bed.get(ids(5..9)));
@@ -305,17 +305,17 @@ async fn a_throttled_batch_fails_for_all_with_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failed_batch_no_other_is_sent_and_what_was_answered_is_answered() {
+async fn failed_batch_stops_the_flight_and_keeps_its_answers() {
     let bed = Bed::new(100);
     bed.fails([None, Some(VendorError::new(Fault::Unavailable, "out of order"))]);
     let (some, all) = tokio::join!(bed.get(ids(0..9)), bed.get(ids(0..30)));
     assert_eq!(found(&some.expect("answered")), 10, "the first batch");
-    assert_eq!(all.expect_err("not answered as a whole").fault, Fault::Unavailable);
+    assert_eq!(all.expect_err("the batch failed as a whole").fault, Fault::Unavailable);
     assert_eq!(bed.batches(), [10, 10], "of three");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_that_an_error_names_are_left_out_once() {
+async fn ids_named_by_an_error_are_left_out_once() {
     for (fault, wanted) in [(Fault::NotFound, Answer::Gone), (Fault::Invalid, Answer::Unsaid)] {
         let bed = Bed::new(4);
         let named = VendorError::new(fault, "no such thing").in_field("0001").in_field("0003");
@@ -325,12 +325,12 @@ async fn ids_that_an_error_names_are_left_out_once() {
         assert_eq!(bed.batches(), [4, 2]);
         bed.fails([Some(named), Some(VendorError::new(fault, "again").in_field("0000"))]);
         assert_eq!(bed.get(ids(0..4)).await.expect_err("named again").fault, fault);
-        assert_eq!(bed.batches(), [4, 2, 4, 2], "and no third call");
+        assert_eq!(bed.batches(), [4, 2, 4, 2], "no third call");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_waits_for_any_more_is_not_sent() {
+async fn abandoned_call_is_not_sent() {
     let bed = Bed::new(4);
     assert!(tokio::time::timeout(Duration::from_millis(10), bed.get(ids(0..4))).await.is_err());
     sleep(Duration::from_secs(1)).await;
@@ -341,11 +341,11 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     );
     assert!(left.is_err());
     assert_eq!(found(&stayed.expect("answered")), 4);
-    assert_eq!(bed.batches(), [4], "who stays gets the answer of who left");
+    assert_eq!(bed.batches(), [4], "the waiter gets the answer of the flight that the other left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_callers_deadline_is_not_everybodys() {
+async fn deadlines_of_waiters_are_independent() {
     let bed = Bed::new(4);
     let purpose = Purpose {
         deadline: Some(Instant::now() + Duration::from_millis(50)),
@@ -360,7 +360,7 @@ async fn one_callers_deadline_is_not_everybodys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_most_urgent_of_a_batch_decides_its_priority() {
+async fn most_urgent_caller_determines_batch_priority() {
     let bed = Bed::new(4);
     let (idle, urgent) = (bed.session(Priority::Background), bed.session(Priority::Interactive));
     let (first, second) =
@@ -371,7 +371,7 @@ async fn the_most_urgent_of_a_batch_decides_its_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vendor_that_cannot_look_up_is_listed_and_nothing_is_gone() {
+async fn without_look_up_nothing_is_gone() {
     let bed = Bed::over(Source { cannot_look_up: true, ..Source::default() }, 30);
     let answers = bed.get(ids(25..35)).await.expect("answered");
     assert_eq!((found(&answers), count(&answers, |answer| *answer == Answer::NotListed)), (5, 5));

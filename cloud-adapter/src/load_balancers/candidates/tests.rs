@@ -1,4 +1,4 @@
-//! Whose load balancers are taken, and whose are not.
+//! Which load balancers are adopted, and which are not.
 
 use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 const NAMESPACE: &str = "shop";
-/// The ID that the operator lets the namespace take over.
+/// The ID that the operator allows the namespace to adopt.
 const GRANTED: &str = "granted";
 
 fn key(owner_uid: &str) -> LoadBalancerKey {
@@ -47,7 +47,7 @@ fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
     Arc::new(LoadBalancerRecord::new(summary, ()))
 }
 
-/// The ID of what is taken; empty if nothing is.
+/// The ID of the adopted load balancer; empty if there is none.
 fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Result<String, AdapterError> {
     let candidates = Candidates::find(&WriteOnly, items, &present(adoption, known));
     Ok(match candidates.adopt(adoption, known, (NAMESPACE, |id: &str| id == GRANTED))? {
@@ -58,7 +58,7 @@ fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Res
 }
 
 #[test]
-fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
+fn remains_of_a_load_balancer_are_removed() {
     let state = LoadBalancerState::Absent.into();
     let summary = LoadBalancer { state, ..record("floating-ip", "", Some(key("web"))).summary.clone() };
     let left = [Arc::new(LoadBalancerRecord::new(summary, ()))];
@@ -68,26 +68,26 @@ fn what_is_left_of_one_that_is_gone_is_removed_and_not_waited_for() {
 }
 
 #[test]
-fn what_the_usual_controller_left_is_taken_only_if_asked_for_and_nobody_elses() {
+fn heritage_is_adopted_only_on_request_and_if_unshared() {
     let sole = record("1", SOLE, None);
     let owned = record("2", SOLE, Some(key("another")));
     let shared = record("3", SHARED, None);
     let others = record("4", OTHERS, None);
     let items = [sole, owned, others.clone()];
     for (what, adoption, wanted) in [
-        ("not asked for", Adoption::Never, ""),
-        ("asked for; tags say that another has taken the second", Adoption::IfUnowned, "1"),
+        ("not requested", Adoption::Never, ""),
+        ("requested; the tags of the second name another owner", Adoption::IfUnowned, "1"),
     ] {
         assert_eq!(adopted(&items, adoption, None).expect(what), wanted, "{what}");
     }
-    assert_eq!(adopted(&items[1..], Adoption::IfUnowned, None).expect("nothing in the way"), "");
+    assert_eq!(adopted(&items[1..], Adoption::IfUnowned, None).expect("nothing to adopt"), "");
 
     let two = [record("1", SOLE, None), record("5", SOLE, None)];
     let unproven = [record("6", UNPROVEN, None)];
     for (what, items, adoption, known, text) in [
         ("shared", &[shared.clone()][..], Adoption::IfUnowned, None, "shared by two"),
         ("shared, by ID", &[shared], Adoption::ById, Some("3"), "shared by two"),
-        ("somebody's, by ID", &[others], Adoption::ById, Some("4"), "it is of another"),
+        ("of another Service, by ID", &[others], Adoption::ById, Some("4"), "owned by another Service"),
         ("unproven", &unproven, Adoption::IfUnowned, None, "names prove nothing"),
         ("unproven, by ID", &unproven, Adoption::ById, Some("6"), "names prove nothing"),
         ("one of two", &two, Adoption::IfUnowned, None, "load balancers 1, 5"),
@@ -96,20 +96,20 @@ fn what_the_usual_controller_left_is_taken_only_if_asked_for_and_nobody_elses() 
         assert_eq!(error.reason, Reason::OwnedByOther, "{what}");
         assert!(error.message.contains(text), "{what}: {error}");
     }
-    assert_eq!(adopted(&two, Adoption::ById, Some("5")).expect("it is clear which"), "5");
+    assert_eq!(adopted(&two, Adoption::ById, Some("5")).expect("only one matches"), "5");
 }
 
 #[test]
-fn a_deletion_takes_what_the_usual_controller_left_and_nothing_that_is_shared() {
+fn deletion_removes_sole_heritage_but_nothing_shared() {
     let find = |items: &[Shared<()>], known| Candidates::find(&WriteOnly, items, &absent(known));
     let left = find(&[record("1", SOLE, None), record("2", SOLE, Some(key("another")))], None);
-    let inherited = left.inherited().expect("it is clear which").expect("there");
+    let inherited = left.inherited().expect("only one matches").expect("there");
     assert_eq!((inherited.summary.vendor_id.as_str(), left.deletable().len()), ("1", 0));
     let shared = find(&[record("3", SHARED, None)], Some("3"));
-    assert!(shared.deletable().is_empty(), "known or not");
+    assert!(shared.deletable().is_empty(), "with and without a known ID");
     assert_eq!(shared.inherited().expect_err("shared").reason, Reason::OwnedByOther);
     let unproven = find(&[record("6", UNPROVEN, None)], Some("6"));
-    assert!(unproven.inherited().expect("not in the way").is_none() && unproven.deletable().is_empty());
+    assert!(unproven.inherited().expect("no obstacle").is_none() && unproven.deletable().is_empty());
 }
 
 fn unowned(id: &str, consent: &str) -> Shared<()> {
@@ -118,7 +118,7 @@ fn unowned(id: &str, consent: &str) -> Shared<()> {
 }
 
 #[test]
-fn what_is_named_by_its_id_is_taken_with_consent_alone() {
+fn adoption_by_id_needs_consent() {
     let rest = |cluster: &str, uid: &str| {
         let key = LoadBalancerKey { cluster_id: cluster.to_owned(), owner_uid: uid.to_owned() };
         record("rest", "", Some(key))
@@ -128,10 +128,10 @@ fn what_is_named_by_its_id_is_taken_with_consent_alone() {
         ("a tag names another namespace", unowned("1", "mail, shopping"), None),
         ("a tag names the namespace", unowned("1", "mail, shop"), Some("1")),
         ("a tag names any", unowned("1", "*"), Some("1")),
-        ("the operator's grant", unowned(GRANTED, ""), Some(GRANTED)),
-        ("made for it by the usual controller", record("1", SOLE, None), Some("1")),
-        ("its tags say its cluster alone", rest("c", ""), None),
-        ("its tags say its UID", rest("", "web"), Some("rest")),
+        ("a grant of the operator", unowned(GRANTED, ""), Some(GRANTED)),
+        ("created for it by the usual controller", record("1", SOLE, None), Some("1")),
+        ("its tags name only the cluster", rest("c", ""), None),
+        ("its tags name the UID", rest("", "web"), Some("rest")),
     ] {
         let id = item.summary.vendor_id.clone();
         match (adopted(&[item], Adoption::ById, Some(&id)), wanted) {
@@ -153,7 +153,7 @@ fn sharing(id: &str) -> Goal {
 }
 
 #[test]
-fn what_is_shared_is_somebody_elses_or_nobodys_and_the_load_balancer_itself() {
+fn load_balancer_to_share_is_found_with_any_owner() {
     let items = [
         record("1/other", "", Some(key("other"))),
         record("1", "", Some(key("shop"))),
@@ -165,15 +165,15 @@ fn what_is_shared_is_somebody_elses_or_nobodys_and_the_load_balancer_itself() {
         assert!(found.owned.is_empty());
     }
     let found = Candidates::find(&WriteOnly, &items, &present(Adoption::Never, None));
-    assert!(found.shareable.is_none(), "nobody asks for it");
+    assert!(found.shareable.is_none(), "the request has no ID");
 }
 
 #[test]
-fn what_its_owner_has_left_is_nothing_to_remove_and_its_own_again_if_it_comes_back() {
+fn released_load_balancer_is_taken_back_by_its_owner() {
     let left = Arc::new(LoadBalancerRecord { left: true, ..(*record("1", "", Some(key("web")))).clone() });
     let found = |goal: &Goal| Candidates::find(&WriteOnly, &[Arc::clone(&left)], goal);
     assert!(found(&absent(None)).deletable().is_empty());
     assert_eq!(found(&present(Adoption::Never, None)).owned.len(), 1);
     assert_eq!(found(&sharing("1")).owned.len(), 1);
-    assert!(found(&sharing("2")).owned.is_empty(), "it is not in the way of another one");
+    assert!(found(&sharing("2")).owned.is_empty(), "no obstacle for another one");
 }

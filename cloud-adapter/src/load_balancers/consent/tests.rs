@@ -15,7 +15,7 @@ fn declared() -> [Parameter; 2] {
     })
 }
 
-/// Field, what asks for it, the grant that opens it, and the vendor's name of what is used then.
+/// The field, the request, the grant that allows it, and the vendor's name of the resource.
 type Row = (&'static str, fn(&mut LoadBalancerSpec), &'static str, &'static str);
 
 const NAMED: [Row; 4] = [
@@ -46,7 +46,7 @@ fn check(
 }
 
 #[test]
-fn what_reaches_beyond_the_service_needs_a_grant() {
+fn foreign_resources_need_a_grant() {
     for (field, change, grant, _) in NAMED {
         let error = check(change, None, &[]).expect_err(field);
         assert_eq!((error.reason, error.violations[0].field.as_str()), (Reason::FieldInvalid, field));
@@ -59,10 +59,10 @@ fn what_reaches_beyond_the_service_needs_a_grant() {
 }
 
 #[test]
-fn what_is_reserved_for_others_is_refused() {
+fn reserved_addresses_are_refused() {
     let address: fn(&mut LoadBalancerSpec) = |spec| spec.requested_addresses.push("192.0.2.5".into());
     let field = "spec.requested_addresses[0]";
-    check(address, None, &[]).expect("reserved for none");
+    check(address, None, &[]).expect("reserved for neither");
     check(address, None, &["ops:addresses=192.0.2.0/28", "shop:addresses=192.0.2.5"])
         .expect("reserved for both");
     let error = check(address, None, &["ops:addresses=192.0.2.0/28"]).expect_err(field);
@@ -70,7 +70,7 @@ fn what_is_reserved_for_others_is_refused() {
 }
 
 #[test]
-fn what_the_load_balancer_has_already_it_keeps() {
+fn resources_in_use_need_no_grant() {
     let value = Some(Value::Ip("192.0.2.5".into()));
     let there = LoadBalancer {
         addresses: vec![LoadBalancerAddress { value, ..Default::default() }],
@@ -87,25 +87,25 @@ fn what_the_load_balancer_has_already_it_keeps() {
         Some((&there, BTreeSet::new())),
         &reserved,
     )
-    .expect("its own");
+    .expect("its own address");
     check(
         |spec| spec.requested_addresses.push("192.0.2.6".into()),
         Some((&there, BTreeSet::new())),
         &reserved,
     )
-    .expect_err("another one");
+    .expect_err("another address");
 }
 
-/// Where a load balancer is shared its place is its owner's.
+/// The owner of a shared load balancer determines its place.
 #[test]
-fn what_counts_nothing_for_a_service_that_shares_needs_no_grant() {
+fn ignored_fields_of_a_sharer_need_no_grant() {
     let asks: fn(&mut LoadBalancerSpec) = |spec| {
         spec.load_balancer_id = "lb-1".into();
         spec.subnets.push("s-1".into());
         spec.address_pool = "dmz".into();
     };
     let named = |id: &str| LoadBalancer { vendor_id: id.to_owned(), ..LoadBalancer::default() };
-    check(asks, None, &[]).expect("it comes");
-    check(asks, Some((&named("lb-1/u-1"), BTreeSet::new())), &[]).expect("its part of it");
-    check(asks, Some((&named("lb-1"), BTreeSet::new())), &[]).expect_err("it is the owner");
+    check(asks, None, &[]).expect("before it shares");
+    check(asks, Some((&named("lb-1/u-1"), BTreeSet::new())), &[]).expect("while it shares");
+    check(asks, Some((&named("lb-1"), BTreeSet::new())), &[]).expect_err("the owner");
 }

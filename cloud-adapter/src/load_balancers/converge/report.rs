@@ -1,4 +1,4 @@
-//! Which load balancers are converging, and what each waits for: for the status page.
+//! The converging load balancers, and what each waits for, for the status page.
 
 use std::sync::PoisonError;
 
@@ -12,17 +12,17 @@ use crate::{driver::Driver, vendor::Vendor};
 pub(crate) struct TaskReport {
     /// The UID of the owner.
     pub(crate) key: String,
-    /// What the owner is called.
+    /// The name of the owner.
     pub(crate) name: String,
     pub(crate) waits_for: String,
-    /// When it was asked for first: a task that failed is made anew for the next try.
+    /// When the change was first requested: each retry after a failure is a new task.
     pub(crate) began: Instant,
     pub(crate) done: u32,
     pub(crate) total: u32,
 }
 
 impl<D: Driver> Converger<D> {
-    /// The tasks that run, the oldest first, at most so many; and how many more there are.
+    /// At most `most` running tasks, the oldest first; and the number of further ones.
     pub(crate) fn report(&self, most: usize) -> (Vec<TaskReport>, usize) {
         let mut running: Vec<_> = {
             let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

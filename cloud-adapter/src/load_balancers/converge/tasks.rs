@@ -1,4 +1,4 @@
-//! Which tasks run, and that they are not too many: each waits for the vendor with all that it shall do.
+//! The running tasks. Their number is bounded, because each keeps its desired state in memory while it waits.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use cloud_api_proto::{AdapterError, Reason};
 
 use super::super::memory::KeyName;
 
-/// Tasks at once: as many as calls may wait. Source: budgets, section 3.
+/// Maximum number of tasks: the number of calls that may be queued.
 const TASKS_MAX: usize = 8192;
 
-/// By key: how to reach each.
+/// The handles, by key.
 #[derive(Debug)]
 pub(super) struct Tasks<H>(BTreeMap<KeyName, H>);
 
@@ -32,7 +32,7 @@ impl<H> Tasks<H> {
         self.0.values()
     }
 
-    /// Whether one more may start.
+    /// Checks that another task may start.
     ///
     /// # Errors
     /// `QUEUE_FULL`.
@@ -40,7 +40,7 @@ impl<H> Tasks<H> {
         if self.0.len() < TASKS_MAX {
             return Ok(());
         }
-        let text = format!("{TASKS_MAX} load balancers are worked on: come back when some are done");
+        let text = format!("{TASKS_MAX} load balancer tasks are running: retry later");
         Err(AdapterError::new(Reason::QueueFull, text))
     }
 
@@ -65,12 +65,12 @@ mod tests {
     fn a_task_starts_when_another_has_ended() {
         let mut tasks = Tasks::default();
         for number in 0..TASKS_MAX {
-            tasks.check_place().expect("not full yet");
+            tasks.check_place().expect("below the limit");
             tasks.insert(key(number), ());
         }
         assert_eq!(tasks.check_place().expect_err("full").reason, Reason::QueueFull);
-        assert!(tasks.get(&key(7)).is_some(), "those that run can be joined");
+        assert!(tasks.get(&key(7)).is_some(), "running tasks can be joined");
         tasks.remove(&key(7));
-        tasks.check_place().expect("one has left");
+        tasks.check_place().expect("one has ended");
     }
 }

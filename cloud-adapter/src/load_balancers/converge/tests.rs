@@ -48,7 +48,7 @@ fn order(key: &LoadBalancerKey, priority: Priority) -> Order {
     Order::new(Goal::Present(Arc::new(desired), terms), fence, purpose(priority), None)
 }
 
-/// When the write of a resync goes that waits behind a hundred others, in whole milliseconds; whether or not a user joins it.
+/// When the write of a resync behind a hundred others is sent, in milliseconds, with or without a user that joins its task.
 async fn written(joined: bool) -> u128 {
     let (fake, vendor) = vendor(&limits(10.0, 1));
     let converger = converger(&vendor);
@@ -62,7 +62,7 @@ async fn written(joined: bool) -> u128 {
         converger.submit(&key, order(&key, Priority::Background)).expect("a task");
         tokio::time::sleep(Duration::from_millis(250)).await;
         if joined {
-            converger.submit(&key, order(&key, Priority::Interactive)).expect("joins it");
+            converger.submit(&key, order(&key, Priority::Interactive)).expect("joins the task");
         }
         tokio::time::sleep(Duration::from_secs(12)).await;
     };
@@ -71,25 +71,25 @@ async fn written(joined: bool) -> u128 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_joins_a_task_raises_the_write_that_waits() {
+async fn joining_a_task_raises_its_queued_write() {
     let (alone, joined) = (written(false).await, written(true).await);
-    assert!(alone > 9_000, "the last of all: {alone} ms");
-    assert!(joined < 1_000, "the first from then on: {joined} ms");
+    assert!(alone > 9_000, "after all others: {alone} ms");
+    assert!(joined < 1_000, "first from then on: {joined} ms");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_refused_as_busy_is_tried_again_ever_more_slowly() {
+async fn busy_write_is_retried_with_backoff() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None); 100]);
     let converger = converger(&vendor);
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(60)).await;
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at / 1_000).collect();
-    assert_eq!(tries, [0, 1, 2, 4, 8, 15, 30, 45], "in seconds, where the driver's polls are one apart");
+    assert_eq!(tries, [0, 1, 2, 4, 8, 15, 30, 45], "in seconds; the driver polls after one");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_former_one_had_is_asked_for_and_done_without_if_the_cloud_refuses() {
+async fn former_properties_are_requested_once() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None)]);
     let converger = converger(&vendor);
@@ -102,20 +102,20 @@ async fn what_a_former_one_had_is_asked_for_and_done_without_if_the_cloud_refuse
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_of_which_nobody_heard_is_not_made_again_while_the_cloud_may_be_at_it() {
+async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(504, None)]);
     let converger = converger(&vendor);
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(CREATE_HORIZON * 2).await;
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at).take(2).collect();
-    let [first, second] = tries[..] else { panic!("made again in the end: {tries:?}") };
+    let [first, second] = tries[..] else { panic!("recreated in the end: {tries:?}") };
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }
 
-/// For as long as a load balancer is being recreated, its addresses are free at the cloud, and no other Service gets them.
+/// The addresses of a load balancer are free in the cloud while it is recreated, and no other Service gets them.
 #[tokio::test(start_paused = true)]
-async fn addresses_of_one_that_is_recreated_are_kept_from_others_until_its_owner_goes() {
+async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
     let converger = converger(&vendor);
     let address = |ip: &str| {
@@ -134,14 +134,14 @@ async fn addresses_of_one_that_is_recreated_are_kept_from_others_until_its_owner
     let asks = |uid: &str, name: &str, ip: &str| {
         let key = LoadBalancerKey { owner_uid: uid.to_owned(), ..key() };
         let mut order = order(&key, Priority::Traffic);
-        let Goal::Present(desired, terms) = order.goal else { panic!("it is wanted") };
+        let Goal::Present(desired, terms) = order.goal else { panic!("the goal is present") };
         let mut desired = (*desired).clone();
         desired.owner = owner(name);
         desired.spec.requested_addresses = vec![ip.to_owned()];
         order.goal = Goal::Present(Arc::new(desired), terms);
         ended(converger.submit(&key, order).expect("a task").1)
     };
-    let refused = asks("evil", "evil", "10.0.0.9").await.expect_err("it is another's");
+    let refused = asks("evil", "evil", "10.0.0.9").await.expect_err("it belongs to another Service");
     assert!(refused.message.contains("shop/web, whose load balancer is being recreated"), "{refused}");
     assert_eq!(refused.violations[0].field, "spec.requested_addresses[0]");
 
@@ -153,11 +153,11 @@ async fn addresses_of_one_that_is_recreated_are_kept_from_others_until_its_owner
     };
     let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     let gone = Order { goal, ..order(&key(), Priority::Traffic) };
-    ended(converger.submit(&key(), gone).expect("a task").1).await.expect("nothing is there");
-    assert_eq!(converger.memories.of(&key(), |memory| memory.former.clone()), None, "its owner has gone");
+    ended(converger.submit(&key(), gone).expect("a task").1).await.expect("no load balancer exists");
+    assert_eq!(converger.memories.of(&key(), |memory| memory.former.clone()), None, "the owner is deleted");
 }
 
-/// What is told of the task that runs.
+/// The task as reported.
 fn told(converger: &Converger<WriteOnly>) -> (String, String) {
     let (tasks, more) = converger.report(10);
     let [task] = &tasks[..] else { panic!("{tasks:?}") };
@@ -166,7 +166,7 @@ fn told(converger: &Converger<WriteOnly>) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_says_that_it_waits_for_the_budget_and_else_what_it_does() {
+async fn task_reports_budget_wait_or_current_step() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&vendor.session(purpose(Priority::Traffic)), "/").await.expect("the burst");
     let converger = converger(&vendor);
@@ -174,23 +174,23 @@ async fn a_task_says_that_it_waits_for_the_budget_and_else_what_it_does() {
     let order = Order { purpose, ..order(&key(), Priority::Traffic) };
     converger.submit(&key(), order).expect("a task");
     let name = "shop/web".to_owned();
-    assert_eq!(told(&converger), (name.clone(), "looks at the cloud".to_owned()));
+    assert_eq!(told(&converger), (name.clone(), "observes the cloud".to_owned()));
     tokio::time::sleep(Duration::from_secs(3)).await;
     let sentence =
         "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 7 s";
     assert_eq!(told(&converger), (name, sentence.to_owned()));
-    assert_eq!(converger.report(0).1, 1, "how many more there are");
+    assert_eq!(converger.report(0).1, 1, "the number of further tasks");
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_it_is_under_way_counts_from_the_first_try_until_it_is_done() {
+async fn task_duration_counts_from_the_first_try() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(504, None); 4]);
     let converger = converger(&vendor);
     let submit = |order| converger.submit(&key(), order).expect("a task").1;
     let wanted = || order(&key(), Priority::Traffic);
     let first = Instant::now();
-    let refused = ended(submit(wanted())).await.expect_err("the vendor fails as often as that");
+    let refused = ended(submit(wanted())).await.expect_err("the vendor fails each try");
     assert_eq!(refused.reason, Reason::OutcomeUnknown);
     let again = submit(wanted());
     assert!(first.elapsed() > CREATE_HORIZON && again.began == first, "{:?}", again.began);
@@ -202,12 +202,12 @@ async fn how_long_it_is_under_way_counts_from_the_first_try_until_it_is_done() {
         inheritance: Inheritance::ByName,
     };
     let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
-    ended(submit(Order { goal, ..wanted() })).await.expect("nothing is there");
-    assert!(submit(wanted()).began > first, "another try at something else");
+    ended(submit(Order { goal, ..wanted() })).await.expect("no load balancer exists");
+    assert!(submit(wanted()).began > first, "a try of another step");
 }
 
 #[tokio::test(start_paused = true)]
-async fn absence_is_proven_a_create_horizon_after_the_start() {
+async fn absence_is_proven_one_create_horizon_after_start() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
     let converger = converger(&vendor);
     let start = Instant::now();
@@ -219,10 +219,10 @@ async fn absence_is_proven_a_create_horizon_after_the_start() {
     };
     let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     let order = Order { goal, ..order(&key(), Priority::Traffic) };
-    ended(converger.submit(&key(), order).expect("a task").1).await.expect("nothing is there");
+    ended(converger.submit(&key(), order).expect("a task").1).await.expect("no load balancer exists");
     assert!(
         start.elapsed() >= CREATE_HORIZON,
-        "the process before may have created one: {:?}",
+        "the previous leader may have created one: {:?}",
         start.elapsed()
     );
 }

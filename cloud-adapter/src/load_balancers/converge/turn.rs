@@ -1,4 +1,4 @@
-//! What a task does between two waits: one look and at most one vendor write, its intent noted first.
+//! One iteration of a task ("turn"): one observation and at most one vendor write, whose intent is recorded first.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -17,58 +17,58 @@ use super::{
 };
 use crate::{
     driver::{Deduplication, Driver, Fault, Lookup, Outcome, Step as _, VendorError},
-    replica::Term,
+    leadership::Term,
     snapshot::{LookedUp, View},
     urgency::classed,
     vendor::{Meter, Place, Session},
 };
 
-/// A vendor that works on one write for longer is stuck; the caller hears of it and may ask again.
+/// Maximum duration of one write in the cloud. Then the caller gets an error, and may retry.
 const STUCK: Duration = Duration::from_mins(15);
-/// Unknown outcomes in a row after which the caller hears of it.
+/// Unknown outcomes in a row after which the caller gets an error.
 const UNKNOWN_MAX: u32 = 3;
 
-/// Whether the vendor was heard of a write.
+/// The vendor's answer to a write.
 #[derive(Clone, Debug)]
 enum Answer {
     Heard,
-    /// Not yet.
+    /// Not yet received.
     Awaited,
-    /// Never, for this reason.
+    /// Lost, for this reason.
     Lost(Arc<str>),
 }
 
-/// What a task keeps between turns.
+/// The state of a task between turns.
 pub(super) struct Work<D: Driver> {
     key: LoadBalancerKey,
     meter: Arc<Meter>,
-    /// Where its calls stand.
+    /// The queue positions of its vendor calls.
     place: Place,
-    /// How urgently it is asked for now.
+    /// The current priority.
     asked: watch::Receiver<Priority>,
-    /// The work ends with it.
+    /// The term in which the task runs; it ends with it.
     pub(super) term: Term,
     started: Instant,
-    /// How fresh the next observation must be.
+    /// The required freshness of the next observation.
     pub(super) bound: Instant,
     pub(super) done: u32,
-    /// Writes that the newest plan took, the done ones included.
+    /// Number of writes of the newest plan, including those done.
     pub(super) total: u32,
     pub(super) poll: Duration,
     last: Option<Written<D::Step>>,
-    /// The step that came to nothing: as long as looks demand it again, the waits for the next try grow.
+    /// The last step that failed as busy or not found: while the plan starts with it, the retry delay grows.
     refused: Option<Arc<D::Step>>,
     /// Unknown outcomes in a row.
     unknown: u32,
-    /// The vendor's ID of what this task made, if the vendor told it.
+    /// The ID of the load balancer that this task created, if the vendor returned it.
     made: Option<String>,
-    /// The last observation showed a load balancer of the key.
+    /// Whether the last observation showed a load balancer of the key.
     exists: bool,
-    /// A user has asked for it.
+    /// Whether a user waits for it.
     awaited: bool,
-    /// When the vendor was asked for the key's alone in this look, and had none.
+    /// When the vendor answered in this turn that the key has no load balancer.
     absent: Option<Instant>,
-    /// The next look is a poll: it waited for the vendor, and wants to know how its load balancer is, and not which ones there are.
+    /// Whether the next observation is a poll: of the state of a known load balancer, without looking for others.
     pub(super) polls: bool,
 }
 
@@ -80,15 +80,15 @@ pub(super) enum Turn<D: Driver> {
 
 type Turned<D> = Result<Turn<D>, AdapterError>;
 
-/// What follows from a look.
+/// The decision after an observation.
 enum Seen<D: Driver> {
-    /// Nothing is written.
+    /// No write.
     Turn(Turn<D>),
-    /// This is.
+    /// One write.
     Write {
         step: Arc<D::Step>,
         effect: Effect,
-        /// The load balancers of the key, by vendor ID.
+        /// The vendor IDs of the key's load balancers.
         mine: Vec<String>,
     },
 }
@@ -125,10 +125,10 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// One look and at most one vendor write.
+    /// One observation and at most one vendor write.
     pub(super) async fn turn(&self, order: &Order, work: &mut Work<D>) -> Turned<D> {
         work.term.check()?;
-        // Thousands of tasks may wait for their turn to write: none with the whole collection.
+        // Drop the listing before a write is queued: thousands of tasks may wait.
         let seen = {
             let view = self.look(order, work).await?;
             self.judge(order, &view, work)?
@@ -137,7 +137,7 @@ impl<D: Driver> Converger<D> {
             Seen::Turn(turn) => Ok(turn),
             Seen::Write { step, effect, mine } => {
                 let turned = self.execute(order, (step, effect), work).await;
-                // Should the next look fail, nobody may take what was seen before the write for what is there now.
+                // If the next observation fails, the state before the write must not be used as current.
                 mine.iter().for_each(|vendor_id| self.snapshot.doubt(vendor_id));
                 turned
             }
@@ -146,7 +146,7 @@ impl<D: Driver> Converger<D> {
 
     async fn look(&self, order: &Order, work: &mut Work<D>) -> Result<View<Record<D>>, VendorError> {
         let polls = std::mem::take(&mut work.polls);
-        // It says something of the look that it belongs to.
+        // Valid for one observation only.
         work.absent = None;
         if self.is_worth_a_read(order, work) {
             if polls
@@ -164,17 +164,16 @@ impl<D: Driver> Converger<D> {
         self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await
     }
 
-    /// Whether the key is worth a read of its own: a user waits for its load balancer, and fewer users wait than a listing has pages.
+    /// Whether to read the key alone: a user waits, and fewer users wait than a listing has pages.
     fn is_worth_a_read(&self, order: &Order, work: &mut Work<D>) -> bool {
-        // Who waits goes on to wait when packets wait, too.
+        // A user still waits after the priority was raised for traffic.
         work.awaited |= *work.asked.borrow() == Priority::Interactive;
         let pages = self.snapshot.pages().unwrap_or_default();
         let wanted = work.awaited && matches!(order.goal, Goal::Present(..));
         wanted && pages > 1 && self.awaited(pages) < pages
     }
 
-    /// The only load balancer of the key. That absence needs a proof is no matter here: what was there at the last look is rarely gone
-    /// at the next.
+    /// The only load balancer of the key. This needs no proof: a load balancer of the last observation is rarely gone at the next one.
     fn alone(&self, work: &Work<D>) -> Option<String> {
         let known = self.snapshot.view(None)?;
         let mut mine = known.items.iter().filter(|record| record.belongs_to(&work.key));
@@ -185,7 +184,7 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Reads one alone. `None`: only a listing tells more.
+    /// Reads one load balancer. `None`: a listing is needed.
     async fn look_up(
         &self,
         order: &Order,
@@ -193,7 +192,7 @@ impl<D: Driver> Converger<D> {
         vendor_id: &str,
     ) -> Result<Option<View<Record<D>>>, VendorError> {
         let asked = Instant::now();
-        // A listing of all would be behind what users wait for; this one call is what a user waits for.
+        // Unlike a listing, which other tasks share, this call is made for the waiting user alone.
         let session = self.session(order, Priority::Interactive, work);
         match self.driver.look_up(&session, vendor_id).await? {
             Lookup::Found(record) if record.belongs_to(&work.key) => {
@@ -204,14 +203,13 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Asks for those of the key alone, where a new listing would only prove that there are none. `None`: it would tell more, or nothing
-    /// has to be proven.
+    /// Reads the load balancers of the key, where a listing would only prove that there are none. `None`: a listing is needed, or no proof.
     async fn find(&self, order: &Order, work: &mut Work<D>) -> Result<Option<View<Record<D>>>, VendorError> {
         let Goal::Present(desired, terms) = &order.goal else { return Ok(None) };
-        // What may be adopted or shared bears other tags, or none.
+        // A load balancer to adopt or share has other tags, or none.
         let own =
             desired.shares().is_none() && matches!(terms.adoption, Adoption::Unspecified | Adoption::Never);
-        // Names, and the fences of the leader before, are judged by that listing.
+        // Names, and the fences of the previous leader, are checked on this listing.
         let since = work.term.since();
         let trusted = self.trust(since).max(since + self.driver.describe().consistency_horizon);
         let trusted = order.bound.map_or(trusted, |bound| bound.max(trusted));
@@ -224,7 +222,7 @@ impl<D: Driver> Converger<D> {
         let session = self.session(order, Priority::Interactive, work);
         let Some(found) = self.driver.find(&session, &work.key).await? else { return Ok(None) };
         if found.iter().any(|record| !record.belongs_to(&work.key)) {
-            // Nothing can be concluded from a vendor that answers another question.
+            // The result contains load balancers of other keys, so it proves nothing.
             return Ok(None);
         }
         if found.is_empty() {
@@ -235,7 +233,7 @@ impl<D: Driver> Converger<D> {
         Ok(self.snapshot.view(Some(trusted)))
     }
 
-    /// What the look tells to do.
+    /// Decides the next action after an observation.
     fn judge(
         &self,
         order: &Order,
@@ -258,13 +256,13 @@ impl<D: Driver> Converger<D> {
         {
             Next::End(end) => {
                 if end == End::Absent {
-                    // Its addresses are free for others from now on.
+                    // Others may request its addresses from now on.
                     self.memories.of(&work.key, |memory| memory.former = None);
                 }
                 return Ok(Seen::Turn(Turn::End(end)));
             }
             Next::Look if fresh => {
-                return Err(AdapterError::new(Reason::Internal, "the driver plans nothing for nothing"));
+                return Err(AdapterError::new(Reason::Internal, "the driver plans no step to create it"));
             }
             Next::Look if proof > Instant::now() => {
                 return patience(work, sure_reads(work)).map(Seen::Turn);
@@ -287,18 +285,17 @@ impl<D: Driver> Converger<D> {
         };
         work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
         let Some(step) = steps.into_iter().next() else { return Ok(Seen::Turn(Turn::Again)) };
-        // After a create that reads do not show yet, however its order looked, another would make a second one.
+        // While reads may not show the last create, another one of any form could create a duplicate.
         let early =
             if effect == Effect::Creates { proof > Instant::now() } else { self.repeats(&step, work) };
         if early {
-            let waits_for = format!("waits until the cloud shows what it was told before: {step}");
+            let waits_for = format!("waits until the cloud shows the last change, before the next: {step}");
             return Ok(Seen::Turn(Turn::Wait(waits_for)));
         }
         Ok(Seen::Write { step: Arc::new(step), effect, mine })
     }
 
-    /// Refuses addresses of a load balancer that is being recreated for another key: the cloud has them free for a moment, and they are to
-    /// come back.
+    /// Refuses addresses of a load balancer that is being recreated for another key: they are only temporarily free.
     fn check_addresses(&self, goal: &Goal) -> Result<(), AdapterError> {
         let Goal::Present(desired, _) = goal else { return Ok(()) };
         for (at, asked) in desired.spec.requested_addresses.iter().enumerate() {
@@ -309,7 +306,7 @@ impl<D: Driver> Converger<D> {
                     Some(Value::Hostname(_)) | None => false,
                 });
                 let owner = former.summary.owner.clone().unwrap_or_default();
-                // The Service was created again meanwhile.
+                // The Service was deleted and created again.
                 let same = owner.namespace == desired.owner.namespace && owner.name == desired.owner.name;
                 (has && !same).then_some(owner)
             });
@@ -327,27 +324,27 @@ impl<D: Driver> Converger<D> {
         session.hurried(work.asked.clone(), Some(class)).standing_at(&work.place)
     }
 
-    /// The time from which on a listing proves that there is nothing: after the task began, and late enough that reads show what was
-    /// built last, by this process or by the one that led before it.
+    /// When a listing must have begun to prove absence: after the task started, and late enough to show the last writes of this process and
+    /// of the previous leader.
     fn proof(&self, goal: &Goal, work: &Work<D>) -> Instant {
         let former = self.former_horizon(goal, work).map(|horizon| work.term.since() + horizon);
         let last = work.last.as_ref().filter(|last| last.effect != Effect::Removes).map(|last| last.shows);
         former.max(last).map_or(work.started, |built| built.max(work.started))
     }
 
-    /// How long after the start of the term reads may not show what the process that led before has written for the key: the answer to
-    /// its last create is unknown here, so that the vendor may still work on it. `None`: it makes no difference.
+    /// How long after the start of the term reads may lack the previous leader's writes for the key. The outcome of its last create is
+    /// unknown here, and the vendor may still execute it. `None`: irrelevant.
     fn former_horizon(&self, goal: &Goal, work: &Work<D>) -> Option<Duration> {
         let cloud = self.driver.describe();
         let guarded = cloud.deduplication != Deduplication::ListThenCreate;
         let removed = self.memories.of(&work.key, |memory| memory.removed);
         match goal {
             Goal::Present(_, terms) if terms.adoption == Adoption::ById => Some(cloud.consistency_horizon),
-            // The vendor itself refuses a second create, or answers it with the first.
+            // The vendor refuses a second create, or answers it with the result of the first.
             Goal::Present(..) if guarded => None,
-            // Nothing is created beside what is shared.
+            // No load balancer is created for a key that shares one.
             Goal::Present(desired, _) if desired.shares().is_some() => Some(cloud.consistency_horizon),
-            // There was one when this process removed it, and the process before would have created none beside it.
+            // This process removed one in this term, so the previous leader cannot have created another.
             Goal::Present(..) | Goal::Absent { .. }
                 if !guarded && removed.is_some_and(|at| at >= work.term.since()) =>
             {
@@ -359,7 +356,7 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Whether the very step was made so shortly ago that reads may not show it.
+    /// Whether the same step was made so recently that reads may not show it.
     fn repeats(&self, step: &D::Step, work: &Work<D>) -> bool {
         work.last.as_ref().is_some_and(|last| *last.step == *step && Instant::now() < last.shows)
     }
@@ -370,7 +367,7 @@ impl<D: Driver> Converger<D> {
         (step, effect): (Arc<D::Step>, Effect),
         work: &mut Work<D>,
     ) -> Turned<D> {
-        // The intent first: should this task break, the next one of the key knows what may have been done.
+        // Record the intent first: if this task panics, the key's next task knows what may have been done.
         let before = work.last.clone();
         self.note(&step, effect, Answer::Awaited, work);
         if work.refused.as_ref() != Some(&step) {
@@ -381,7 +378,7 @@ impl<D: Driver> Converger<D> {
             Ok(outcome) => {
                 work.made = match (outcome, effect) {
                     (Outcome::Created(vendor_id), _) => Some(vendor_id),
-                    // What it may name is another one now, or none.
+                    // The ID may be outdated.
                     (_, Effect::Creates | Effect::Removes) => None,
                     (_, Effect::Changes) => work.made.take(),
                 };
@@ -395,7 +392,7 @@ impl<D: Driver> Converger<D> {
                 work.unknown = 0;
                 work.refused = None;
                 work.poll = self.driver.describe().poll;
-                Ok(Turn::Wait(format!("waits until the cloud shows it: {step}")))
+                Ok(Turn::Wait(format!("waits until the cloud shows the change: {step}")))
             }
             Err(error) => {
                 let vain = matches!(error.fault, Fault::Busy | Fault::NotFound);
@@ -404,7 +401,7 @@ impl<D: Driver> Converger<D> {
                 if error.fault == Fault::OutcomeUnknown {
                     self.note(&step, effect, Answer::Lost(error.of(&*step).into()), work);
                 } else if hidden {
-                    // There already and not shown by reads: from now on they have the horizon's time to show it.
+                    // It exists, but reads do not show it yet: wait for the horizon, as after a create.
                     self.note(&step, effect, Answer::Heard, work);
                 } else {
                     work.last.clone_from(&before);
@@ -412,14 +409,16 @@ impl<D: Driver> Converger<D> {
                 }
                 if effect == Effect::Creates && self.does_without(&error, work) {
                     let failure = error.of(&*step);
-                    return Ok(Turn::Wait(format!("{failure}; tries without what the former one had")));
+                    return Ok(Turn::Wait(format!(
+                        "{failure}; retries without properties of the former load balancer"
+                    )));
                 }
                 failed(&*step, error, work)
             }
         }
     }
 
-    /// Whether what a former load balancer had may be what the vendor refuses: it is not asked for again.
+    /// Whether the refusal may be due to properties of the former load balancer: they are not requested again.
     fn does_without(&self, error: &VendorError, work: &Work<D>) -> bool {
         let refused = match error.fault {
             Fault::Busy | Fault::NotFound | Fault::Quota | Fault::Immutable | Fault::Invalid => true,
@@ -439,7 +438,7 @@ impl<D: Driver> Converger<D> {
 
     fn note(&self, step: &Arc<D::Step>, effect: Effect, answer: Answer, work: &mut Work<D>) {
         let (at, cloud) = (Instant::now(), self.driver.describe());
-        // The vendor goes on when its caller has hung up, and only of a create a second one is a second thing.
+        // The vendor may still execute a request without a client. Only for creates does a late execution matter.
         let horizon = match (&answer, effect) {
             (Answer::Awaited | Answer::Lost(_), Effect::Creates) => cloud.create_horizon,
             (Answer::Awaited | Answer::Lost(_) | Answer::Heard, _) => cloud.consistency_horizon,
@@ -456,9 +455,9 @@ impl<D: Driver> Converger<D> {
 
 fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> Turned<D> {
     match error.fault {
-        // Somebody changes it, or it vanished under us: look again.
+        // The object is being changed, or has disappeared: observe again.
         Fault::Busy | Fault::NotFound => patience(work, error.of(step)),
-        // Find out first whether it was done. Until reads can be trusted, the step is not repeated.
+        // Check the outcome first. The step is not repeated until reads are reliable.
         Fault::OutcomeUnknown if work.unknown < UNKNOWN_MAX => {
             work.unknown += 1;
             Ok(Turn::Wait(looks_first(&error.of(step))))
@@ -482,25 +481,25 @@ fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> 
     }
 }
 
-/// People look for the failure, and not for what it makes us wait for.
+/// Reports a failure rather than the wait that results from it.
 fn sure_reads<D: Driver>(work: &Work<D>) -> String {
     match work.last.as_ref().and_then(|last| last.failure.as_deref()) {
         Some(failure) => looks_first(failure),
-        None if work.last.is_some() => "waits until reads are sure to show what was written last".to_owned(),
-        None => "waits until reads are sure to show what the adapter created before it started".to_owned(),
+        None if work.last.is_some() => "waits until reads reliably show the last write".to_owned(),
+        None => "waits until reads reliably show what the adapter created before it started".to_owned(),
     }
 }
 
-/// Controllers add the same to the refusal.
+/// Controllers append a similar text to the error.
 fn looks_first(failure: &str) -> String {
-    format!("{failure}; looks first whether it was done")
+    format!("{failure}; checks first whether it was done")
 }
 
-/// Waits on, unless nothing has moved for too long.
+/// Continues to wait, unless there was no progress for too long.
 fn patience<D: Driver>(work: &Work<D>, waits_for: String) -> Turned<D> {
     let since = work.last.as_ref().map_or(work.started, |last| last.at.max(work.started));
     if since.elapsed() > STUCK {
-        let text = format!("nothing has moved for {} minutes: {waits_for}", STUCK.as_secs() / 60);
+        let text = format!("no progress for {} minutes: {waits_for}", STUCK.as_secs() / 60);
         return Err(AdapterError::new(Reason::VendorUnavailable, text));
     }
     Ok(Turn::Wait(waits_for))

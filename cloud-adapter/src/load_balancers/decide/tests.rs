@@ -1,4 +1,4 @@
-//! What is made anew, and what is not.
+//! Which load balancers are recreated, and which are not.
 
 use cloud_api_proto::v1alpha1::LoadBalancerSpec;
 
@@ -28,7 +28,7 @@ fn goal(size: &str, recreate: Recreate) -> Goal {
     Goal::Present(Arc::new(desired), Terms { recreate, adoption: Adoption::Never, known: None })
 }
 
-/// One of ours, which is complete.
+/// A complete load balancer of the key.
 fn record(id: &str, name: &str, state: LoadBalancerState) -> LoadBalancerRecord<()> {
     let summary = LoadBalancer {
         vendor_id: id.to_owned(),
@@ -55,8 +55,9 @@ fn decided(
     )
 }
 
+// Behaviour: SF14
 #[test]
-fn one_that_others_use_is_not_made_anew() {
+fn shared_load_balancer_is_not_recreated() {
     use LoadBalancerState::{Active, Error};
     let immutable = goal(ANOTHER_SIZE, Recreate::IfImmutableChanged);
     let broken = goal("", Recreate::IfError);
@@ -64,16 +65,16 @@ fn one_that_others_use_is_not_made_anew() {
         let alone = decided(goal, [record("1", "", state)]).expect(what);
         assert!(matches!(alone, Next::Replace(..)), "{what}: {alone:?}");
     }
-    let refused = decided(&immutable, [record("1", USED, Active)]).expect_err("it is told");
+    let refused = decided(&immutable, [record("1", USED, Active)]).expect_err("it is refused");
     assert_eq!(refused.reason, Reason::ImmutableField);
     assert!(refused.message.contains("spec.size") && refused.message.contains("is shared"), "{refused}");
-    let told = decided(&broken, [record("1", USED, Error)]).expect("its state tells");
+    let told = decided(&broken, [record("1", USED, Error)]).expect("its state is the result");
     assert!(matches!(told, Next::End(End::Present(_))), "{told:?}");
 }
 
-/// A second one of the key goes; as long as others use it the key leaves it, and that is all.
+/// A second load balancer of the key is deleted; while others use it, it is only released.
 #[test]
-fn a_second_one_that_was_left_to_others_is_let_be() {
+fn released_second_load_balancer_is_kept() {
     let second = record("2", USED, LoadBalancerState::Active);
     let both = |second| {
         let first = record("1", "", LoadBalancerState::Active);
@@ -84,9 +85,10 @@ fn a_second_one_that_was_left_to_others_is_let_be() {
     assert!(matches!(left, Next::End(End::Present(_))), "{left:?}");
 }
 
-/// It was there before its owner, and stays when its owner goes or wants another one, unless the operator allows its deletion.
+/// A load balancer that existed before its owner stays when its owner is deleted or wants another one, unless the operator allows its
+/// deletion.
 #[test]
-fn what_was_adopted_is_released_and_never_recreated() {
+fn adopted_load_balancer_is_released_not_recreated() {
     let adopted = |state| LoadBalancerRecord { origin: Origin::Adopted, ..record("1", "", state) };
     let grants: Grants = vec!["*:adopt-and-delete=1".parse().expect("a grant")].into();
     let heir = Heir {
@@ -114,32 +116,33 @@ fn what_was_adopted_is_released_and_never_recreated() {
     assert_eq!(next(&absent, &grants, active).expect("possible"), Next::Remove(vec![Create::Gone]));
 
     let immutable = goal(ANOTHER_SIZE, Recreate::IfImmutableChanged);
-    let refused = next(&immutable, &Grants::default(), active).expect_err("it is told");
+    let refused = next(&immutable, &Grants::default(), active).expect_err("it is refused");
     assert!(refused.reason == Reason::ImmutableField && refused.message.contains("is adopted"), "{refused}");
     assert!(matches!(next(&immutable, &grants, active), Ok(Next::Replace(..))));
     let broken = next(&goal("", Recreate::IfError), &Grants::default(), LoadBalancerState::Error);
     assert!(matches!(broken, Ok(Next::End(End::Present(_)))), "{broken:?}");
 
-    // Vendors refuse each change of one that broke: people are told what to do, and asked again.
-    let broken = next(&absent, &Grants::default(), LoadBalancerState::Error).expect_err("it is told");
-    assert!(broken.message.contains("repair it or delete it at the cloud"), "{broken}");
+    // Vendors refuse all changes of a load balancer in ERROR: the user gets instructions, and the request is repeated.
+    let broken = next(&absent, &Grants::default(), LoadBalancerState::Error).expect_err("it is refused");
+    assert!(broken.message.contains("repair or delete it in the cloud"), "{broken}");
     assert_eq!(broken.retry_after, Some(RELEASE_AGAIN));
     let deleted = next(&absent, &grants, LoadBalancerState::Error);
     assert_eq!(deleted.expect("possible"), Next::Remove(vec![Create::Gone]));
 }
 
-/// What the operator has not opened is refused before anything is made; what is there is kept, and is never deleted for the sake of it.
+/// Requests without the operator's grant are refused before anything is created; an existing load balancer is kept, and never deleted
+/// because of them.
 #[test]
-fn what_needs_a_grant_is_refused_and_costs_no_load_balancer() {
+fn missing_grant_is_refused_without_deletion() {
     let mut wanted = match goal("", Recreate::IfImmutableChanged) {
         Goal::Present(desired, _) => (*desired).clone(),
-        Goal::Absent { .. } => panic!("it is wanted"),
+        Goal::Absent { .. } => panic!("the goal is present"),
     };
     wanted.owner.namespace = "shop".to_owned();
     wanted.spec.subnets = vec!["s-1".to_owned()];
     let terms = Terms { recreate: Recreate::IfError, adoption: Adoption::Never, known: None };
     let wanted = Goal::Present(Arc::new(wanted), terms);
-    let none = decided(&wanted, []).expect_err("none is made");
+    let none = decided(&wanted, []).expect_err("none is created");
     assert_eq!((none.reason, none.violations[0].field.as_str()), (Reason::FieldInvalid, "spec.subnets[0]"));
     let applied = |hash: &str, state| {
         let mut there = record("1", "", state);
@@ -147,10 +150,10 @@ fn what_needs_a_grant_is_refused_and_costs_no_load_balancer() {
         there
     };
     for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
-        // This very wish was applied before. It would not be built again without the grant, so that it is not deleted either.
+        // The same request was applied before. Without the grant it could not be created again, so it is not deleted.
         let kept = decided(&wanted, [applied(HASH, state)]);
         assert!(matches!(kept, Ok(Next::End(End::Present(_)))), "{kept:?}");
-        let there = decided(&wanted, [applied("1-before", state)]).expect_err("it stays as it is");
+        let there = decided(&wanted, [applied("1-before", state)]).expect_err("it is kept");
         assert_eq!(
             (there.reason, there.metadata["fields"].as_str()),
             (Reason::ImmutableField, "spec.subnets[0]")
@@ -162,9 +165,9 @@ fn what_needs_a_grant_is_refused_and_costs_no_load_balancer() {
     assert!(matches!(granted, Ok(Next::Create(_))), "{granted:?}");
 }
 
-/// By default Services of the owner's namespace, in the owner's cluster, share its load balancer; others need its consent.
+/// By default, Services of the owner's namespace and cluster share its load balancer; others need its consent.
 #[test]
-fn what_is_shared_needs_the_owners_consent() {
+fn sharing_needs_the_owners_consent() {
     let lb = |cluster: Option<&str>, namespace: &str, with: &str| {
         let key =
             cluster.map(|id| LoadBalancerKey { cluster_id: id.to_owned(), owner_uid: "other".to_owned() });
@@ -176,7 +179,7 @@ fn what_is_shared_needs_the_owners_consent() {
     };
     let mut wanted = match goal("", Recreate::Never) {
         Goal::Present(desired, _) => (*desired).clone(),
-        Goal::Absent { .. } => panic!("it is wanted"),
+        Goal::Absent { .. } => panic!("the goal is present"),
     };
     wanted.owner.namespace = "shop".to_owned();
     wanted.spec.load_balancer_id = "1".to_owned();
@@ -186,10 +189,10 @@ fn what_is_shared_needs_the_owners_consent() {
     for (what, record, grants, allowed) in [
         ("the same namespace", lb(Some("c"), "shop", ""), Grants::default(), true),
         ("another namespace", lb(Some("c"), "mail", ""), Grants::default(), false),
-        ("another one, shared with a third", lb(Some("c"), "mail", "news"), Grants::default(), false),
-        ("another one, shared with it", lb(Some("c"), "mail", "news,shop"), Grants::default(), true),
+        ("another namespace, shared with a third", lb(Some("c"), "mail", "news"), Grants::default(), false),
+        ("another namespace, shared with it", lb(Some("c"), "mail", "news,shop"), Grants::default(), true),
         (
-            "another one, which the former controller let it use",
+            "another namespace, shared by the former controller",
             LoadBalancerRecord {
                 summary: LoadBalancer { name: SHARED.to_owned(), ..lb(Some("c"), "mail", "").summary },
                 ..lb(Some("c"), "mail", "")
@@ -197,11 +200,11 @@ fn what_is_shared_needs_the_owners_consent() {
             Grants::default(),
             true,
         ),
-        ("another one, granted", lb(Some("c"), "mail", ""), grant.clone(), true),
+        ("another namespace, with a grant", lb(Some("c"), "mail", ""), grant.clone(), true),
         ("the same namespace of another cluster", lb(Some("d"), "shop", "shop"), Grants::default(), false),
-        ("another cluster, granted", lb(Some("d"), "shop", ""), grant, true),
+        ("another cluster, with a grant", lb(Some("d"), "shop", ""), grant, true),
         ("no owner", lb(None, "", ""), Grants::default(), false),
-        ("no owner, and a tag", lb(None, "", "shop"), Grants::default(), true),
+        ("no owner, with a tag", lb(None, "", "shop"), Grants::default(), true),
     ] {
         let items = [Arc::new(record)];
         let observed = Observed { items: &items, fresh: true, former: None };

@@ -1,7 +1,7 @@
-//! What of a specification needs a capability: what the driver does not list is refused under the field's name. Pure.
+//! Refuses fields of a specification that need a capability which the driver does not list. Pure.
 //!
-//! The patterns name every field of the contract. One that comes anew does not compile before it is told here what it needs, so that
-//! no driver silently passes over what it has never heard of.
+//! The patterns name every field of the contract. A new field therefore does not compile until its capability is decided here, so that no
+//! driver silently ignores it.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,15 @@ use crate::driver::Description;
 /// The attribute of a capability that lists its values. Source: adapter_service.proto, `Capability`.
 const VALUES: &str = "values";
 
-/// The capability of an adapter that makes something of what users say that is spoken on a port.
+/// The capability of adapters that use the application protocol of a port.
 const APP_PROTOCOL: &str = "lb.app-protocol";
 
-/// Something wanted that not every cloud has.
+/// A requested feature that some clouds lack.
 #[derive(Debug, PartialEq, Eq)]
 struct Need {
     field: &'static str,
     capability: &'static str,
-    /// Which of several, if it is a choice.
+    /// The requested value, if the feature is a choice.
     value: Option<String>,
 }
 
@@ -40,13 +40,13 @@ impl Need {
     fn refusal(&self, cloud: &Description) -> Option<AdapterError> {
         let Self { field, capability, value } = self;
         let text = match (cloud.capability(capability), value) {
-            (None, _) => format!("{field}: this cloud has no {capability}"),
+            (None, _) => format!("{field}: this cloud does not support {capability}"),
             (Some(there), Some(value)) => {
                 let values = there.attributes.get(VALUES)?;
                 if values.split(',').any(|one| one == value) {
                     return None;
                 }
-                format!("{field}: the {capability} of this cloud has {values}, and no {value}")
+                format!("{field}: the {capability} of this cloud supports {values}, but not {value}")
             }
             (Some(_), None) => return None,
         };
@@ -55,7 +55,7 @@ impl Need {
     }
 }
 
-/// Refuses what this cloud cannot do. The first missing capability is enough.
+/// Refuses features that this cloud lacks, at the first missing capability.
 ///
 /// # Errors
 /// `UNSUPPORTED_FEATURE` with `field` and `capability`.
@@ -63,7 +63,7 @@ pub(super) fn check(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), 
     needs(spec).iter().find_map(|need| need.refusal(cloud)).map_or(Ok(()), Err)
 }
 
-/// Takes away what a cloud may ignore and this one does: it counts in no hash, so that neither a change of it nor an upgrade writes anything.
+/// Removes hints that this cloud ignores: they are not hashed, so that neither a change nor an upgrade causes writes.
 pub(super) fn forget_unread(spec: &mut LoadBalancerSpec, cloud: &Description) {
     if !cloud.can(APP_PROTOCOL) {
         spec.listeners.iter_mut().for_each(|listener| listener.app_protocol.clear());
@@ -87,7 +87,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         load_balancer_id,
         shared_with,
         address_retention: _,
-        // Every cloud takes these.
+        // Supported by all clouds.
         class: _,
         backend_set_id: _,
         traffic_policy: _,
@@ -119,7 +119,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
 fn is_http(check: &HealthCheck) -> bool {
     let HealthCheck {
         kind: _,
-        // Every cloud takes these, or says itself why not.
+        // Supported by all clouds, or refused by the driver.
         port: _,
         path: _,
         interval: _,
@@ -157,12 +157,12 @@ fn of_listener(listener: &Listener) -> Vec<Need> {
         application: _,
         connect_timeout,
         connection_limit,
-        // Every cloud takes these, or says itself why not.
+        // Supported by all clouds, or refused by the driver.
         name: _,
         port: _,
         node_port: _,
         idle_timeout: _,
-        // Who does not read it is not given it.
+        // Removed for adapters that do not use it.
         app_protocol: _,
     } = listener;
     let direct = listener.target_kind() == TargetKind::NodeDirect;

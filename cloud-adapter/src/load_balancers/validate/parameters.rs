@@ -1,4 +1,4 @@
-//! Vendor extras, checked against what the driver declares. Pure.
+//! Validates vendor parameters against the driver's declarations. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use cloud_api_proto::{
     v1alpha1::{Parameter, parameter::Type},
 };
 
-/// A parameter that is at least this similar is named as what was probably meant.
+/// Minimum similarity of a suggested parameter.
 const SIMILAR: f64 = 0.6;
-/// The units of durations, in milliseconds. The longer word comes first: `ms` ends in `s`.
+/// The units of durations, in milliseconds. `ms` comes before `s`, its suffix.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Refuses the first that is unknown or not of its type.
+/// Refuses the first parameter that is unknown or has an invalid value.
 ///
 /// # Errors
-/// `UNKNOWN_PARAMETER` with the nearest known one; `FIELD_INVALID`.
+/// `UNKNOWN_PARAMETER` with the most similar known one; `FIELD_INVALID`.
 pub(super) fn check(values: &BTreeMap<String, String>, declared: &[Parameter]) -> Result<(), AdapterError> {
     for (key, value) in values {
         let known = declared.iter().find(|known| known.key == *key);
@@ -37,16 +37,16 @@ fn fault(declared: &Parameter, value: &str) -> Option<String> {
     };
     if !fits {
         let right = match declared.r#type() {
-            Type::Bool => "is neither true nor false",
-            Type::Integer => "is no integer: write it as 30",
-            Type::Duration => "is no duration: write it as 500ms, 30s, 5m or 1h",
-            Type::Unspecified | Type::String | Type::Enum => "does not fit",
+            Type::Bool => "must be true or false",
+            Type::Integer => "must be an integer such as 30",
+            Type::Duration => "must be a duration such as 500ms, 30s, 5m or 1h",
+            Type::Unspecified | Type::String | Type::Enum => "has an invalid format",
         };
         return Some(right.to_owned());
     }
     let allowed = &declared.allowed_values;
     let excluded = !allowed.is_empty() && !allowed.iter().any(|one| one == value);
-    excluded.then(|| format!("is not one of {}", allowed.join(", ")))
+    excluded.then(|| format!("must be one of {}", allowed.join(", ")))
 }
 
 /// A whole number and its unit.
@@ -65,10 +65,10 @@ fn unknown(key: &str, declared: &[Parameter]) -> AdapterError {
         .max_by(|one, other| similar(one).total_cmp(&similar(other)));
     let error = |text| AdapterError::new(Reason::UnknownParameter, text);
     match nearest {
-        Some(nearest) => error(format!("parameter {key:?} is unknown: did you mean {nearest:?}?"))
+        Some(nearest) => error(format!("unknown parameter {key:?}, did you mean {nearest:?}?"))
             .with("nearest", nearest)
             .with("parameter", key),
-        None => error(format!("parameter {key:?} is unknown")).with("parameter", key),
+        None => error(format!("unknown parameter {key:?}")).with("parameter", key),
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
             ),
             (Type::Enum, &["a", "b"], &["a", "b"], &["c", ""]),
             (Type::Integer, &["1", "2"], &["1"], &["3", "x"]),
-            (Type::Unspecified, &[], &["what a newer driver means"], &[]),
+            (Type::Unspecified, &[], &["a type of a newer driver"], &[]),
         ] {
             let declared = [declared(kind, allowed)];
             let values = |value: &str| BTreeMap::from([("x".into(), value.into())]);

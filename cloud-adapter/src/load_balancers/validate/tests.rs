@@ -1,4 +1,4 @@
-//! The hash, and faults that no cloud makes good.
+//! The hash, and faults on every cloud.
 
 use cloud_api_proto::v1alpha1::listener::Application;
 
@@ -27,7 +27,7 @@ fn plain() -> LoadBalancerSpec {
 
 type Change = fn(&mut LoadBalancerSpec);
 
-/// What must be seen in the hash, and one fault each.
+/// Changes that must change the hash, each with an invalid value.
 const FIELDS: [(Change, Change, &str); 10] = [
     (
         |spec| spec.address_pool = "public".into(),
@@ -80,9 +80,9 @@ fn faults(change: impl FnOnce(&mut LoadBalancerSpec)) -> Vec<String> {
     faults.0.into_iter().map(|fault| fault.field).collect()
 }
 
-/// The digest was made by hand from the bytes on the wire: scheme, family, and the listener without its name.
+/// The digest was computed by hand from the encoded bytes: scheme, family, and the listener without its name.
 #[test]
-fn what_asks_for_nothing_new_keeps_its_hash() {
+fn unset_new_fields_keep_the_hash() {
     assert_eq!(hash(&plain()), "1-37c1675e8f76ad402f46f5d52aa21258");
     for (change, _, field) in FIELDS {
         let mut changed = plain();
@@ -93,7 +93,7 @@ fn what_asks_for_nothing_new_keeps_its_hash() {
 }
 
 #[test]
-fn every_fault_is_told_under_its_field() {
+fn faults_are_reported_under_their_fields() {
     assert_eq!(faults(|_plain| ()), Vec::<String>::new());
     for (_, change, field) in FIELDS {
         assert_eq!(faults(change), [field]);
@@ -105,9 +105,9 @@ fn every_fault_is_told_under_its_field() {
 }
 
 #[test]
-fn a_name_is_for_people_and_of_plain_letters() {
+fn name_has_plain_letters_and_is_not_hashed() {
     let named = |name: &str| LoadBalancerSpec { name: name.to_owned(), ..plain() };
-    assert_eq!(hash(&named("shop-web")), hash(&plain()), "another name is no other load balancer");
+    assert_eq!(hash(&named("shop-web")), hash(&plain()), "the name is not hashed");
     let told = |text: &str| {
         let mut faults = Faults::default();
         name(text, &mut faults);
@@ -145,7 +145,7 @@ fn every_string_is_measured() {
 }
 
 #[test]
-fn tls_ends_where_there_is_a_certificate_and_nowhere_else() {
+fn tls_terminates_only_with_a_certificate() {
     use Application::{Http, Https, Pass, Tls, Unspecified};
     let rows: [(Application, bool, Protocol, &[&str]); 9] = [
         (Unspecified, false, Protocol::Udp, &[]),
@@ -170,7 +170,7 @@ fn tls_ends_where_there_is_a_certificate_and_nowhere_else() {
 }
 
 #[test]
-fn timeouts_are_more_than_nothing_and_less_than_a_day() {
+fn timeouts_are_bounded() {
     let timed = |seconds, nanos| {
         faults(|spec| {
             spec.listeners[0].idle_timeout = Some(prost_types::Duration { seconds, nanos });

@@ -1,4 +1,4 @@
-//! The lengths of a specification's strings. Pure.
+//! Checks the lengths of a specification's strings. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use cloud_api_proto::{
 
 use crate::strings::{item_too_long, too_long};
 
-/// Letters of a map's key that a path shows.
+/// Maximum number of characters of a map's key in a path.
 const KEY_SHOWN: usize = 64;
 
-/// The strings that are too long, by path. Addresses and CIDRs are judged by their content.
+/// The strings that are too long, by path. Addresses and CIDRs are checked by their format.
 pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
     let class = spec.class.as_deref().unwrap_or_default();
     let LoadBalancerSpec { address_pool, size, zone, backend_set_id, load_balancer_id, .. } = spec;
@@ -46,7 +46,7 @@ fn list(path: &str, texts: &[String]) -> Vec<Violation> {
     each.filter_map(|(at, text)| item_too_long(format!("{path}[{at}]"), text)).collect()
 }
 
-/// A key is cut where it stands in a path.
+/// Truncates a map's key for a path.
 fn map(path: &str, texts: &BTreeMap<String, String>) -> Vec<Violation> {
     let each = texts.iter().flat_map(|(key, value)| {
         let shown: String = key.chars().take(KEY_SHOWN).collect();

@@ -1,4 +1,4 @@
-//! What is shown, in order: how it is, what waits, and what lies behind.
+//! The sections of the page, in order: the state, the queues, then details.
 
 use std::fmt::{self, Display};
 
@@ -13,16 +13,15 @@ use super::{
     text::{Count, Escaped, Number, Seconds},
 };
 
-/// What one step lasts, in seconds.
+/// The length of a step, in seconds.
 const STEP: f64 = 5.0;
-/// A listing may be so many times as old as it should be before that is a state to look at.
+/// A listing counts as old from this multiple of its target age.
 const OLD: f64 = 3.0;
 
-/// What the charts show.
-const BUDGETS: &str =
-    "What may be asked of the cloud. The charts show the last 10 minutes; the thin line is what was granted.";
+/// The note on the charts.
+const BUDGETS: &str = "Rate limits of calls to the cloud. The charts show the last 10 minutes; the thin line is the granted rate.";
 
-/// Everything between the head and the foot.
+/// All sections.
 pub(super) fn sections(status: &AdapterStatus) -> String {
     let parts: [String; 8] = [
         Head(status).to_string(),
@@ -38,7 +37,7 @@ pub(super) fn sections(status: &AdapterStatus) -> String {
     format!("{head}<main>\n{}</main>\n", rest.concat())
 }
 
-/// Who this is, and how it is.
+/// The identity and state of the adapter.
 struct Head<'a>(&'a AdapterStatus);
 
 impl Display for Head<'_> {
@@ -55,7 +54,7 @@ impl Display for Head<'_> {
         }
         f.write_str("<dl>\n")?;
         let scope = self.0.scope.as_deref().unwrap_or("not known yet");
-        let cluster = if cluster_id.is_empty() { "no controller has asked yet" } else { cluster_id };
+        let cluster = if cluster_id.is_empty() { "no controller has called yet" } else { cluster_id };
         for (name, value) in [
             ("Cloud", scope),
             ("Cluster", cluster),
@@ -81,16 +80,17 @@ impl Head<'_> {
             let (class, word) = if trouble.is_none() { ("good", "Serving") } else { ("bad", "In trouble") };
             return writeln!(
                 f,
-                "<p><span class=\"state {class}\">{word}</span>: this replica talks to the cloud.</p>"
+                "<p><span class=\"state {class}\">{word}</span>: this replica leads and calls the cloud.</p>"
             );
         }
         let leads = match leader_address {
-            Some(address) => format!("The one that leads is at <strong>{}</strong>.", Escaped(address)),
-            None => "It knows of none that leads.".to_owned(),
+            Some(address) => format!("The leader is at <strong>{}</strong>.", Escaped(address)),
+            None => "The leader is unknown.".to_owned(),
         };
         writeln!(
             f,
-            "<p><span class=\"state none\">Standing by</span>: another replica talks to the cloud, and has the queues and load balancers to show. {leads}</p>"
+            "<p><span class=\"state none\">Standing by</span>: another replica leads and calls the \
+             cloud; its page shows the queues and load balancers. {leads}</p>"
         )
     }
 }
@@ -122,7 +122,7 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
     };
     Table::new(
         ("budgets", "Budgets"),
-        "Nothing was asked of the cloud yet.",
+        "The cloud was not called yet.",
         [
             words("Bucket"),
             words("State"),
@@ -137,17 +137,17 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
     .note(BUDGETS)
 }
 
-/// The newest number beside its chart.
+/// The newest number next to its chart.
 fn chart(now: impl Display, spark: impl Display) -> Cell {
     markup(format!("<span class=\"chart\">{spark}<b>{now}</b></span>"))
 }
 
 fn budget_state(budget: &Budget, at: Timestamp) -> Cell {
     if let Some(until) = budget.paused_until {
-        return state("bad", "paused", &format!("the cloud wants it for {}", Seconds(between(at, until))));
+        return state("bad", "paused", &format!("by the cloud, for {}", Seconds(between(at, until))));
     }
     if budget.rate < budget.ceiling {
-        return state("warn", "slowed", "it was throttled");
+        return state("warn", "slowed", "after throttling");
     }
     if budget.queued > 0 && budget.tokens < 1.0 {
         return state("warn", "spent", "");
@@ -169,8 +169,8 @@ fn tasks(status: &AdapterStatus) -> Table<4> {
         more => format!("The oldest {} are shown; there are {} more.", status.tasks.len(), Count(more)),
     };
     Table::new(
-        ("tasks", "Load balancers under way"),
-        "None is being changed.",
+        ("tasks", "Load balancers in progress"),
+        "No load balancer is being changed.",
         [name("Service"), long("Waits for"), number("For"), number("Changes made")],
         rows,
     )
@@ -188,26 +188,26 @@ fn queues(status: &AdapterStatus) -> Table<5> {
         ]
     };
     Table::new(
-        ("queues", "Calls that wait"),
-        "No call waits for its turn.",
-        [words("Bucket"), words("Class"), words("Controller"), number("Waiting"), number("The oldest for")],
+        ("queues", "Queued calls"),
+        "No call is queued.",
+        [words("Bucket"), words("Class"), words("Controller"), number("Waiting"), number("Oldest for")],
         status.queues.iter().map(row),
     )
 }
 
 fn breakers(status: &AdapterStatus) -> Table<2> {
     let row = |Breaker { family, state: now, retry_at }: &Breaker| {
-        let again = retry_at.map(|at| format!("tried again in {}", Seconds(between(status.at, at))));
+        let again = retry_at.map(|at| format!("retried in {}", Seconds(between(status.at, at))));
         let cell = match now {
             BreakerState::Closed => state("good", "closed", "calls pass"),
-            BreakerState::HalfOpen => state("warn", "half open", "one call at a time, to find out"),
+            BreakerState::HalfOpen => state("warn", "half open", "one test call at a time"),
             BreakerState::Open => state("bad", "open", &again.unwrap_or_default()),
         };
         [text(family), cell]
     };
     Table::new(
         ("breakers", "Breakers"),
-        "Nothing was asked of the cloud yet.",
+        "The cloud was not called yet.",
         [words("Family"), words("State")],
         status.breakers.iter().map(row),
     )
@@ -235,16 +235,16 @@ fn snapshots(status: &AdapterStatus) -> Table<5> {
         [words("Collection"), long("State"), number("Age"), number("Items"), number("Revision")],
         status.snapshots.iter().map(row),
     )
-    .note("What is known of the cloud. They are made anew at their age while a controller watches.")
+    .note("Cached listings. While controllers watch, each is refreshed at its target age.")
 }
 
 fn clusters(status: &AdapterStatus) -> Table<4> {
     let row = |cluster: &ClusterObjects| {
         let ClusterObjects { cluster_id, own, load_balancers, routes } = cluster;
         let (id, whose) = match (own, cluster_id.as_str()) {
-            (true, id) => (id, "this one's"),
-            (false, "") => ("-", "nobody's: they have no tags"),
-            (false, id) => (id, "another one's"),
+            (true, id) => (id, "this cluster"),
+            (false, "") => ("-", "untagged"),
+            (false, id) => (id, "another cluster"),
         };
         [text(id), text(whose), text(Count(*load_balancers)), text(Count(*routes))]
     };
@@ -254,7 +254,7 @@ fn clusters(status: &AdapterStatus) -> Table<4> {
         [name("Cluster"), words("Whose"), number("Load balancers"), number("Routes")],
         status.clusters.iter().map(row),
     )
-    .note("Whose the load balancers and routes of the listings are, as their tags say.")
+    .note("Owners of the listed load balancers and routes, according to their tags.")
 }
 
 fn writes(status: &AdapterStatus) -> Table<5> {
@@ -269,14 +269,14 @@ fn writes(status: &AdapterStatus) -> Table<5> {
         [markup(ago), text(operation), text(object.as_deref().unwrap_or("-")), text(controller), outcome]
     };
     Table::new(
-        ("writes", "Recent changes at the cloud"),
-        "Nothing was changed by this process.",
-        [words("When"), words("Operation"), name("About"), words("Asked for by"), long("Outcome")],
+        ("writes", "Recent changes in the cloud"),
+        "This process has changed nothing.",
+        [words("When"), words("Operation"), name("About"), words("Requested by"), long("Outcome")],
         status.writes.iter().map(row),
     )
 }
 
-/// Seconds from one time to the other; none if it is over.
+/// Seconds from one time to another; 0 if `to` is earlier.
 fn between(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

@@ -6,20 +6,20 @@ use pages::report::Step;
 
 use super::text::Number;
 
-/// Units of the drawing; the style decides how large it is.
+/// Units of the drawing; the style determines its size.
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 32.0;
-/// So much of it is left free at the top, for the line's own width.
+/// Free space at the top for the width of the line.
 const TOP: f64 = 2.0;
-/// What is shown, in seconds.
+/// The period shown, in seconds.
 const SPAN: f64 = 600.0;
-/// What one step lasts, in seconds.
+/// The length of a step, in seconds.
 const STEP: f64 = 5.0;
 
-/// Calls a second: what was used, below what was granted.
+/// Calls a second: used and granted.
 pub(super) struct Used<'a>(pub(super) &'a [Step]);
 
-/// Calls that waited.
+/// Queued calls.
 pub(super) struct Waited<'a>(pub(super) &'a [Step]);
 
 impl Display for Used<'_> {
@@ -44,7 +44,7 @@ impl Display for Waited<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waited = |step: &Step| step.queued as f64;
         let most = peak(self.0, waited);
-        open(f, &format!("Calls that waited over the last 10 minutes: at most {}", Number(most)))?;
+        open(f, &format!("Queued calls over the last 10 minutes: at most {}", Number(most)))?;
         area(f, self.0, waited, most)?;
         line(f, "line", self.0, waited, most)?;
         f.write_str("</svg>")
@@ -63,7 +63,7 @@ fn peak(steps: &[Step], value: impl Fn(&Step) -> f64) -> f64 {
     steps.iter().map(value).fold(0.0, f64::max)
 }
 
-/// Where a step is drawn: the oldest first.
+/// The horizontal position of a step: the oldest first.
 fn points(
     steps: &[Step],
     value: impl Fn(&Step) -> f64,

@@ -1,4 +1,4 @@
-//! Tables. Where there is no room for columns, each row becomes a list: every cell knows the name of its column.
+//! Tables. On narrow screens each row becomes a list: every cell has the name of its column.
 
 use std::fmt::{self, Display};
 
@@ -11,27 +11,27 @@ pub(super) struct Column {
     class: &'static str,
 }
 
-/// Words.
+/// A column of words.
 pub(super) const fn words(name: &'static str) -> Column {
     Column { name, class: "" }
 }
 
-/// Numbers: they stand under each other.
+/// A column of numbers, right-aligned.
 pub(super) const fn number(name: &'static str) -> Column {
     Column { name, class: "number" }
 }
 
-/// A name that users chose: it may be long, and is broken anywhere.
+/// A column of names chosen by users: they may be long, and break anywhere.
 pub(super) const fn name(name: &'static str) -> Column {
     Column { name, class: "name" }
 }
 
-/// Words that may be many, and need the room that others do not.
+/// A column of long texts, which gets the remaining width.
 pub(super) const fn long(name: &'static str) -> Column {
     Column { name, class: "long" }
 }
 
-/// What stands in a cell: text that is escaped, or markup that is ours.
+/// The content of a cell: escaped text, or trusted markup.
 pub(super) enum Cell {
     Text(String),
     Markup(String),
@@ -42,7 +42,7 @@ pub(super) fn text(text: impl Display) -> Cell {
     Cell::Text(text.to_string())
 }
 
-/// Our own markup, whose texts are escaped already.
+/// Trusted markup, whose texts are escaped already.
 pub(super) fn markup(markup: impl Display) -> Cell {
     Cell::Markup(markup.to_string())
 }
@@ -56,7 +56,7 @@ impl Display for Cell {
     }
 }
 
-/// A section with one table. The first cell of a row is its name. `empty`: what is said in place of a table without rows.
+/// A section with one table. The first cell of a row is its name. `empty`: the text in place of a table without rows.
 pub(super) struct Table<const N: usize> {
     id: &'static str,
     title: &'static str,
@@ -76,7 +76,7 @@ impl<const N: usize> Table<N> {
         Self { id, title, note: String::new(), empty, columns, rows: rows.collect() }
     }
 
-    /// What the columns mean, where they do not say it.
+    /// Adds an explanation of the columns.
     pub(super) fn note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
@@ -103,7 +103,7 @@ impl<const N: usize> Display for Table<N> {
             for (index, (Column { name, class }, cell)) in columns.iter().zip(row).enumerate() {
                 match index {
                     0 => write!(f, "<th scope=\"row\"{}>{cell}</th>", Class(class))?,
-                    // The cell's content is one box, so that a list can put it beside its name.
+                    // A box around the content, so that the list layout can put it beside the column name.
                     _ => write!(f, "<td data-name=\"{name}\"{}><div>{cell}</div></td>", Class(class))?,
                 }
             }
@@ -121,7 +121,7 @@ impl Display for Class {
     }
 }
 
-/// A state, and more of it: never by its colour alone.
+/// A state with details: never indicated by colour alone.
 pub(super) fn state(class: &str, word: impl Display, more: &str) -> Cell {
     let (colon, more) = (if more.is_empty() { "" } else { ": " }, Escaped(more));
     Cell::Markup(format!("<span class=\"state {class}\">{word}</span>{colon}{more}"))

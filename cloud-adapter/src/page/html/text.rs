@@ -1,9 +1,9 @@
-//! Escaping, and numbers as people read them.
+//! Escaping, and formatting of numbers.
 
 use std::fmt::{self, Write as _};
 
-/// A text from elsewhere, harmless between tags and in quoted attributes. What cannot be seen, or turns the direction of what
-/// follows, is shown as a mark.
+/// An untrusted text, escaped for HTML text and quoted attributes. Invisible characters and those that change the text direction are shown
+/// as a mark.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -15,7 +15,7 @@ impl fmt::Display for Escaped<'_> {
             '"' => f.write_str("&quot;"),
             '\'' => f.write_str("&#39;"),
             '\n' | '\r' | '\t' => f.write_char(' '),
-            // The marks of Unicode's bidirectional algorithm.
+            // The control characters of Unicode's bidirectional algorithm.
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 f.write_char('\u{fffd}')
             }
@@ -25,7 +25,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A duration of so many seconds.
+/// A duration in seconds.
 pub(super) struct Seconds(pub(super) f64);
 
 impl fmt::Display for Seconds {
@@ -44,7 +44,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A number with one digit after the point, if it is not whole; two of a small one.
+/// A number with one decimal if it is not whole; two if it is small.
 pub(super) struct Number(pub(super) f64);
 
 impl fmt::Display for Number {
@@ -54,7 +54,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// A count, its thousands apart.
+/// A count with separated thousands.
 pub(super) struct Count(pub(super) u64);
 
 impl fmt::Display for Count {

@@ -1,9 +1,9 @@
-//! A replica that stands by learns from the watch of the one that leads.
+//! A standby learns from the watch of the leader.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_is_fed_keeps_its_age() {
+async fn followed_content_keeps_its_age() {
     let bed = Bed::new(&[]);
     advance(Duration::from_mins(2)).await;
     let observed = Instant::now() - Duration::from_secs(40);
@@ -13,7 +13,7 @@ async fn what_is_fed_keeps_its_age() {
     bed.snapshot.remove_from("a");
     assert_eq!(bed.ids(), ["b", "c"]);
     let view = bed.snapshot.view(None).expect("fed");
-    assert_eq!(view.observed, observed, "only a bookmark makes it fresher");
+    assert_eq!(view.observed, observed, "only a bookmark updates the time of observation");
     let later = Instant::now() - Duration::from_secs(10);
     bed.snapshot.observed_from(later);
     assert_eq!(bed.snapshot.view(None).expect("fed").observed, later);
@@ -22,7 +22,7 @@ async fn what_is_fed_keeps_its_age() {
     assert_eq!(
         view.observed,
         Instant::now(),
-        "another machine's clock may be ahead: nothing is seen before it is"
+        "the clock of another host may be ahead: observations are never in the future"
     );
 }
 
@@ -45,7 +45,7 @@ async fn a_newer_listing_of_the_leader_replaces_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_another_place_everybody_begins_anew() {
+async fn scope_change_resets_all_watches() {
     let bed = Bed::new(&["a"]);
     bed.refresh().await.expect("listed");
     let mut watcher = bed.watch(WatchOptions::default());
@@ -56,11 +56,11 @@ async fn after_another_place_everybody_begins_anew() {
     let (words, listed) = tokio::join!(next(&mut watcher, 3), bed.refresh());
     listed.expect("listed");
     assert_eq!(words, ["reset", "items z", "synced 1"]);
-    assert!(bed.snapshot.departed("a").is_none(), "nothing is compared with what was elsewhere");
+    assert!(bed.snapshot.departed("a").is_none(), "items are not compared with those of another scope");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_left_is_forgotten_although_nothing_is_listed() {
+async fn departed_items_are_forgotten_without_listings() {
     let bed = Bed::new(&[]);
     bed.snapshot.replace_from(vec![instance("a"), instance("b")], Instant::now());
     bed.snapshot.remove_from("a");

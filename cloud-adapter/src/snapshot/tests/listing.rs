@@ -1,4 +1,4 @@
-//! Pages that shift, listings that are left, and what a listing may not overwrite.
+//! Pages that shift, interrupted listings, and what a listing must not overwrite.
 
 use super::*;
 
@@ -9,17 +9,17 @@ async fn pages_that_shift_are_read_again() {
     *bed.source.growing.lock().unwrap() = vec![instance("x"), instance("w")];
     bed.refresh().await.expect("listed");
     assert_eq!(bed.ids(), ["a", "b", "c", "d", "w", "x"]);
-    assert_eq!(bed.pages(), 5, "two before the total changed, three of six items");
-    assert_eq!(bed.snapshot.with(|state| state.pages), Some(5), "what it costs");
+    assert_eq!(bed.pages(), 5, "two pages before the total changed, three for six items");
+    assert_eq!(bed.snapshot.with(|state| state.pages), Some(5), "the cost");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_is_read_twice_gives_away_one_that_was_not_read() {
+async fn item_read_twice_restarts_the_listing() {
     let bed = Bed::new(&["a", "b", "c", "d"]);
     bed.source.offset.store(true, Ordering::Relaxed);
     let swap = async {
         tokio::time::sleep(Duration::from_millis(15)).await;
-        // The total is the same, and everything moves by one place.
+        // The total is unchanged, and all items move by one place.
         bed.has(&["x", "a", "b", "c"]);
     };
     let (listed, ()) = tokio::join!(bed.refresh(), swap);
@@ -28,7 +28,7 @@ async fn an_item_that_is_read_twice_gives_away_one_that_was_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_that_always_shifts_fails_and_changes_nothing() {
+async fn always_shifting_listing_fails() {
     let bed = Bed::new(&["a", "b", "c"]);
     bed.refresh().await.expect("listed");
     bed.source.offset.store(true, Ordering::Relaxed);
@@ -36,11 +36,11 @@ async fn a_listing_that_always_shifts_fails_and_changes_nothing() {
     advance(Duration::from_secs(1)).await;
     assert_eq!(bed.refresh().await.expect_err("shifts").fault, Fault::Unavailable);
     assert_eq!(bed.ids(), ["a", "b", "c"]);
-    assert_eq!(bed.pages(), 2 + 8, "and four beginnings are enough");
+    assert_eq!(bed.pages(), 2 + 8, "after four tries");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_goes_on_with_the_listing_of_who_left() {
+async fn waiter_continues_an_interrupted_listing() {
     let bed = Bed::new(&["a", "b", "c", "d", "e", "f", "g", "h"]);
     let hasty = tokio::time::timeout(Duration::from_millis(25), bed.refresh());
     let bound = Instant::now();
@@ -51,11 +51,11 @@ async fn who_waits_goes_on_with_the_listing_of_who_left() {
     let (hasty, patient) = tokio::join!(hasty, patient);
     assert!(hasty.is_err(), "left");
     assert_eq!(patient.expect("listed").items.len(), 8);
-    assert_eq!(bed.pages(), 5, "only the page under way was read twice");
+    assert_eq!(bed.pages(), 5, "only the interrupted page was read twice");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_holds_what_has_not_changed_only_once() {
+async fn unchanged_items_are_shared_between_listings() {
     let bed = Bed::new(&["a=0", "b=0", "c=0"]);
     bed.refresh().await.expect("listed");
     advance(Duration::from_secs(1)).await;
@@ -69,18 +69,18 @@ async fn a_listing_holds_what_has_not_changed_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_that_was_left_is_too_old_for_who_asks_later() {
+async fn interrupted_listing_is_too_old_for_a_later_reader() {
     let bed = Bed::new(&["a", "b", "c", "d"]);
     let left = tokio::time::timeout(Duration::from_millis(15), bed.refresh()).await;
     assert!(left.is_err());
     advance(Duration::from_secs(1)).await;
     bed.has(&["z", "b", "c", "d"]);
     bed.refresh().await.expect("listed");
-    assert_eq!(bed.ids(), ["b", "c", "d", "z"], "nothing of the first page that was read before");
+    assert_eq!(bed.ids(), ["b", "c", "d", "z"], "nothing of the first page of the earlier listing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_later_is_not_brought_back_by_an_older_listing() {
+async fn later_absence_survives_an_older_listing() {
     let bed = Bed::new(&["a", "b"]);
     bed.refresh().await.expect("listed");
     advance(Duration::from_secs(1)).await;
@@ -96,7 +96,7 @@ async fn what_was_missed_later_is_not_brought_back_by_an_older_listing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_write_made_uncertain_is_certain_after_the_next_look() {
+async fn doubt_after_a_write_ends_with_the_next_read() {
     let bed = Bed::new(&["a", "b"]);
     bed.refresh().await.expect("listed");
     advance(Duration::from_secs(1)).await;
@@ -108,7 +108,7 @@ async fn what_a_write_made_uncertain_is_certain_after_the_next_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_vanish_at_once_are_told_from_one_that_goes() {
+async fn mass_disappearance_is_distinguished() {
     let bed = Bed::new(&["a", "b", "c"]);
     bed.refresh().await.expect("listed");
     for (left, en_masse) in [(&["b", "c"][..], false), (&[][..], true)] {
@@ -122,7 +122,7 @@ async fn all_that_vanish_at_once_are_told_from_one_that_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_item_was_before_is_not_kept_for_those_who_follow() {
+async fn log_keeps_no_old_states() {
     let bed = Bed::new(&["a=0"]);
     bed.refresh().await.expect("listed");
     let mut watcher = bed.watch(WatchOptions::default());
@@ -132,8 +132,8 @@ async fn what_an_item_was_before_is_not_kept_for_those_who_follow() {
         bed.snapshot.upsert(instance(&format!("a={round}")));
     }
     bed.snapshot.upsert(instance("b"));
-    assert!(before.upgrade().is_none(), "thousands of old states of large items would fill the memory");
-    assert_eq!(next(&mut watcher, 2).await, ["upsert a", "upsert b"], "and only the newest is told");
+    assert!(before.upgrade().is_none(), "thousands of old states of large items would use too much memory");
+    assert_eq!(next(&mut watcher, 2).await, ["upsert a", "upsert b"], "only the newest state is sent");
     bed.snapshot.remove("b");
     bed.snapshot.upsert(instance("a=31"));
     assert_eq!(next(&mut watcher, 2).await, ["gone b", "upsert a"]);

@@ -1,8 +1,8 @@
-//! The refresher: when it lists, when it does not, and how much it spends.
+//! The refresher: when it lists, when it does not, and how many calls it uses.
 
 use super::*;
 
-/// Lets the refresher run while something else happens.
+/// Runs the refresher while something else happens.
 async fn beside(bed: &Bed, act: impl Future<Output = ()>) {
     tokio::select! {
         () = bed.keep_fresh() => panic!("never ends"),
@@ -10,7 +10,7 @@ async fn beside(bed: &Bed, act: impl Future<Output = ()>) {
     }
 }
 
-/// Reads a watch for so long, so that somebody watches.
+/// Reads a watch for this long.
 async fn watching(bed: &Bed, time: Duration) {
     let mut watcher = bed.watch(WatchOptions::default());
     let over = tokio::time::sleep(time);
@@ -24,7 +24,7 @@ async fn watching(bed: &Bed, time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_refresher_comes_back_when_the_vendor_asked_it_to() {
+async fn refresher_retries_after_the_vendors_delay() {
     let bed = Bed::new(&["a"]);
     let mut slow = VendorError::new(Fault::Throttled, "slow down");
     slow.retry_after = Some(Duration::from_secs(60));
@@ -42,13 +42,13 @@ async fn the_refresher_comes_back_when_the_vendor_asked_it_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_watches_and_nothing_is_listed() {
+async fn nothing_is_listed_without_watches() {
     let bed = Bed::new(&["a"]);
     beside(&bed, async {
         tokio::time::sleep(Duration::from_mins(10)).await;
-        assert_eq!(bed.pages(), 0, "nobody watched");
+        assert_eq!(bed.pages(), 0, "without a watch");
         watching(&bed, Duration::from_mins(5)).await;
-        assert!((11..=12).contains(&bed.pages()), "{}: at once and then one each 30 s", bed.pages());
+        assert!((11..=12).contains(&bed.pages()), "{}: at once and then one every 30 s", bed.pages());
     })
     .await;
 }
@@ -74,7 +74,7 @@ async fn adapters_that_start_together_list_at_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_that_somebody_else_made_moves_nothing_and_the_age_stays_bounded() {
+async fn listings_by_readers_do_not_move_the_ticks() {
     let bed = Bed::new(&["a"]);
     beside(&bed, async {
         let mut oldest = Duration::ZERO;
@@ -99,7 +99,7 @@ async fn a_listing_that_somebody_else_made_moves_nothing_and_the_age_stays_bound
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_listing_takes_no_more_than_its_share_of_the_rate() {
+async fn long_listing_keeps_to_its_share_of_the_rate() {
     let ids: Vec<String> = (0..200).map(|n| format!("i-{n:03}")).collect();
     let bed = Bed::new(&ids.iter().map(String::as_str).collect::<Vec<_>>());
     let rate = bed.vendor.rate(crate::vendor::Family::Compute);
@@ -111,7 +111,7 @@ async fn a_long_listing_takes_no_more_than_its_share_of_the_rate() {
     .await;
     let spent = f64::from(u32::try_from(bed.pages() - 200).unwrap()) / Duration::from_mins(20).as_secs_f64();
     assert!(spent <= 0.25 * rate, "{spent} of {rate} calls a second");
-    assert!(spent > 0.2 * rate, "{spent} of {rate} calls a second: it goes on");
+    assert!(spent > 0.2 * rate, "{spent} of {rate} calls a second: it continues");
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,19 +128,19 @@ async fn settings_may_change_while_it_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_stands_by_lists_nothing_and_one_that_takes_over_only_when_due() {
+async fn standby_lists_nothing_and_new_leader_only_when_due() {
     let bed = Bed::new(&["a", "b"]);
     let replica = Replica::standing_by();
     let refresher = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor, &replica, "c-1");
     let leading = async {
         watching(&bed, Duration::from_mins(5)).await;
-        assert_eq!(bed.pages(), 0, "the one that leads does");
+        assert_eq!(bed.pages(), 0, "the leader does");
         bed.snapshot.replace_from(vec![instance("a"), instance("b")], Instant::now());
         replica.lead(1);
         let fed = Instant::now();
         let mut watcher = bed.watch(WatchOptions::default());
         assert_eq!(next(&mut watcher, 3).await, ["reset", "items a b", "synced 2"]);
-        assert_eq!(bed.pages(), 0, "what it was fed is fresh");
+        assert_eq!(bed.pages(), 0, "the followed content is fresh");
         while bed.pages() == 0 {
             watching(&bed, Duration::from_secs(1)).await;
         }
@@ -148,7 +148,7 @@ async fn a_replica_that_stands_by_lists_nothing_and_one_that_takes_over_only_whe
         replica.stand_by(None);
         let before = bed.pages();
         watching(&bed, Duration::from_mins(5)).await;
-        assert_eq!(bed.pages(), before, "it stands by again");
+        assert_eq!(bed.pages(), before, "a standby again");
     };
     tokio::select! {
         () = refresher => panic!("never ends"),
@@ -157,7 +157,7 @@ async fn a_replica_that_stands_by_lists_nothing_and_one_that_takes_over_only_whe
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_a_listing_fresher_than_there_is_gets_it_at_once() {
+async fn stale_snapshot_is_listed_at_once_for_a_fresher_bound() {
     let bed = Bed::new(&["a"]);
     bed.refresh().await.expect("listed");
     advance(Duration::from_secs(1)).await;
@@ -169,7 +169,7 @@ async fn who_wants_a_listing_fresher_than_there_is_gets_it_at_once() {
         assert_eq!(next(&mut bed.watch(stale), 3).await, ["reset", "items a", "synced 1"]);
         let begun = Instant::now();
         assert_eq!(next(&mut bed.watch(live()), 4).await, ["reset", "items a b", "synced 2", "end"]);
-        assert!(begun.elapsed() < Duration::from_secs(1), "no tick was waited for");
+        assert!(begun.elapsed() < Duration::from_secs(1), "without waiting for a tick");
         *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
         advance(Duration::from_secs(1)).await;
         assert_eq!(next(&mut bed.watch(live()), 2).await, ["error gone fishing", "end"]);
@@ -178,13 +178,13 @@ async fn who_wants_a_listing_fresher_than_there_is_gets_it_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_has_a_target_age_while_somebody_watches() {
+async fn target_age_is_shown_while_watched() {
     let ids: Vec<String> = (0..200).map(|n| format!("i-{n:03}")).collect();
     let bed = Bed::new(&ids.iter().map(String::as_str).collect::<Vec<_>>());
     let target = || bed.snapshot.age().target;
     beside(&bed, async {
         tokio::time::sleep(Duration::from_mins(1)).await;
-        assert_eq!(target(), None, "nobody watches");
+        assert_eq!(target(), None, "without a watch");
         let watcher = bed.watch(WatchOptions::default());
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(target(), Some(Duration::from_secs(30)), "not listed yet");
@@ -193,11 +193,11 @@ async fn a_listing_has_a_target_age_while_somebody_watches() {
         assert_eq!(target(), Some(Duration::from_secs_f64(share)), "a hundred pages take longer");
         bed.snapshot.configure(CollectionSettings::aged(Duration::from_mins(5)));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(target(), Some(Duration::from_mins(5)), "so it was set");
+        assert_eq!(target(), Some(Duration::from_mins(5)), "as configured");
         drop(watcher);
         tokio::time::sleep(Duration::from_mins(30)).await;
-        assert_eq!(target(), None, "nobody watches any more");
-        assert!(bed.snapshot.age().age > Some(Duration::from_mins(30)), "and it grows old");
+        assert_eq!(target(), None, "without a watch again");
+        assert!(bed.snapshot.age().age > Some(Duration::from_mins(30)), "its age increases");
     })
     .await;
 }

@@ -1,11 +1,11 @@
-//! Clocks that jump. Wall-clock time has no say in what is sent; and if monotonic time jumps, as after a machine was stopped for
-//! hours, nothing is made up for and nothing is stuck.
+//! Clocks that jump. Wall-clock time does not affect sending; after a jump of monotonic time, as when a host was suspended for hours, there
+//! is no excessive burst, and no call is stuck.
 
 use super::*;
 
 const HOURS: Duration = Duration::from_hours(5);
 
-/// Whether in every window there are at most burst + rate x window arrivals.
+/// Whether each window has at most burst + rate x window arrivals.
 #[track_caller]
 fn within(times: &[u128], (rate, burst): (f64, usize)) {
     for (first, from) in times.iter().enumerate() {
@@ -18,7 +18,7 @@ fn within(times: &[u128], (rate, burst): (f64, usize)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hours_that_pass_at_once_fill_a_bucket_and_no_more() {
+async fn clock_jump_fills_a_bucket_only_once() {
     let (fake, vendor) = vendor(&limits(10.0, 3));
     let session = session(&vendor);
     let calls = futures::future::join_all((0..30).map(|_| read(&session, "/")));
@@ -29,26 +29,26 @@ async fn hours_that_pass_at_once_fill_a_bucket_and_no_more() {
         }
     };
     let (answers, ()) = tokio::join!(calls, jumps);
-    assert!(answers.iter().all(Result::is_ok), "nobody is forgotten");
+    assert!(answers.iter().all(Result::is_ok), "all calls are sent");
     let times = fake.times();
     assert_eq!(times.len(), 30);
     within(&times, (10.0, 3));
     let last = times.last().expect("sent");
     assert!(
         *last <= 3 * (HOURS.as_millis() + 450) + 3_000,
-        "nobody waits for longer than the rate asks: {times:?}"
+        "no call waits longer than the rate requires: {times:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_ended_meanwhile_is_over() {
+async fn pause_is_over_after_a_clock_jump() {
     let (fake, vendor) = vendor(&limits(10.0, 3));
     let session = session(&vendor);
     fake.answers([(429, Some(60))]);
     let calls = futures::future::join_all((0..6).map(|_| read(&session, "/")));
     let jump = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(fake.times().len() <= 3, "the vendor wants no calls");
+        assert!(fake.times().len() <= 3, "the vendor pauses");
         tokio::time::advance(HOURS).await;
     };
     let (answers, ()) = tokio::join!(calls, jump);
@@ -60,21 +60,21 @@ async fn a_pause_that_ended_meanwhile_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_that_ended_meanwhile_is_over() {
+async fn breaker_recovers_after_a_clock_jump() {
     let (fake, vendor) = vendor(&limits(1000.0, 100));
     let session = session(&vendor);
     fake.answers([(503, None); 20]);
     for _ in 0..20 {
         read(&session, "/").await.expect_err("503");
     }
-    read(&session, "/").await.expect_err("it is given a rest");
+    read(&session, "/").await.expect_err("the breaker is open");
     tokio::time::advance(HOURS).await;
     read(&session, "/").await.expect("at once");
     assert_eq!(fake.times().len(), 21);
 }
 
 #[tokio::test(start_paused = true)]
-async fn leave_to_send_does_not_outlive_its_end() {
+async fn permission_to_send_expires() {
     let (fake, vendor) = vendor(&limits(10.0, 3));
     let session = session(&vendor);
     vendor.allow_until(Instant::now() + Duration::from_secs(6));
@@ -84,7 +84,7 @@ async fn leave_to_send_does_not_outlive_its_end() {
         let before = fake.times().len();
         tokio::time::advance(HOURS).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(fake.times().len(), before, "another may lead by now");
+        assert_eq!(fake.times().len(), before, "another replica may lead by now");
         vendor.allow_until(Instant::now() + HOURS);
     };
     let (answers, ()) = tokio::join!(calls, jump);

@@ -1,4 +1,4 @@
-//! What is told of work that waits for its turn, and of what was done.
+//! Reports on queued work, and on the last writes.
 
 use tokio::time::sleep;
 
@@ -12,12 +12,12 @@ fn said(vendor: &Vendor, place: &Place) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_says_what_its_call_waits_for_until_it_is_sent() {
+async fn work_reports_its_wait_until_sent() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");
     let place = Place::default();
     let work = session(&vendor).about("work").standing_at(&place);
-    assert_eq!(said(&vendor, &place), None, "nothing is handed in");
+    assert_eq!(said(&vendor, &place), None, "no call is submitted");
     let looks = async {
         sleep(SECOND).await;
         let waits = said(&vendor, &place);
@@ -25,15 +25,15 @@ async fn work_says_what_its_call_waits_for_until_it_is_sent() {
         (waits, said(&vendor, &place))
     };
     let (read, (waits, sent)) = tokio::join!(read(&work, "/"), looks);
-    read.expect("in its turn");
+    read.expect("sent in order");
     let sentence =
         "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 9 s";
     assert_eq!(waits.as_deref(), Some(sentence));
-    assert_eq!(sent, None, "the vendor has it");
+    assert_eq!(sent, None, "the vendor executes it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_shared_work_waits_for_what_that_waits_for() {
+async fn waiter_reports_the_wait_of_shared_work() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");
     let waiters = Arc::<Waiters>::default();
@@ -50,22 +50,22 @@ async fn who_waits_for_shared_work_waits_for_what_that_waits_for() {
         (both, said(&vendor, &second))
     };
     let (read, (both, left)) = tokio::join!(read(&shared, "/"), looks);
-    read.expect("in its turn");
+    read.expect("sent in order");
     let sentence =
         "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 9 s"
             .to_owned();
     assert_eq!(both, [Some(sentence.clone()), Some(sentence)]);
-    assert_eq!(left, None, "it waits for it no longer");
+    assert_eq!(left, None, "it waits for the budget no longer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_stands_nowhere() {
+async fn abandoned_call_has_no_queue_position() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");
     let place = Place::default();
     let work = session(&vendor).standing_at(&place);
     let given_up = tokio::time::timeout(SECOND, read(&work, "/")).await;
-    assert!(given_up.is_err(), "its turn comes later");
+    assert!(given_up.is_err(), "it is sent later");
     assert_eq!(said(&vendor, &place), None);
 }
 

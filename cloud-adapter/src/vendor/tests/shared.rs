@@ -1,4 +1,4 @@
-//! Work that several wait for: it is done as if the most urgent of them were alone, and each is sent away by its own deadline.
+//! Shared work: it is done as if its most urgent waiter were alone, and each waiter is refused by its own deadline.
 
 use cloud_api_proto::v1alpha1::{Instance, cost::Source};
 use futures::future::{join, join_all};
@@ -16,7 +16,7 @@ use crate::{
 
 const PAGES: usize = 5;
 
-/// Lists as many pages as there are.
+/// Lists this many pages.
 struct Pages;
 
 impl Collection<Instance> for Pages {
@@ -46,7 +46,7 @@ fn within(seconds: u64, purpose: Purpose) -> Purpose {
     Purpose { deadline: Some(Instant::now() + Duration::from_secs(seconds)), ..purpose }
 }
 
-/// Calls about as many objects, as fast as they may.
+/// Makes calls for as many objects, as fast as possible.
 async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
     let session = vendor.session(purpose);
     let calls = (0..calls).map(|object| {
@@ -56,7 +56,7 @@ async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
     join_all(calls).await;
 }
 
-/// How long an urgent caller waits for a listing in a storm, and what it pays; with a leisurely listing under way or without.
+/// How long an urgent caller waits for a listing in a storm, and its cost; with or without a low-priority listing in progress.
 async fn urgent_listing(leisurely: bool) -> (Duration, u32) {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let snapshot = snapshot();
@@ -77,25 +77,25 @@ async fn urgent_listing(leisurely: bool) -> (Duration, u32) {
     };
     tokio::select! {
         biased;
-        () = storm(&vendor, purpose(Priority::Traffic, Role::ServiceController), 2_000) => panic!("goes on for minutes"),
+        () = storm(&vendor, purpose(Priority::Traffic, Role::ServiceController), 2_000) => panic!("runs for minutes"),
         (paid, (waited, also_paid)) = join(listing, urgent) => {
-            assert_eq!(paid + also_paid, u32::try_from(PAGES).expect("few"), "each page is paid for once");
+            assert_eq!(paid + also_paid, u32::try_from(PAGES).expect("few"), "each page is charged once");
             (waited, also_paid)
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_urgent_caller_waits_for_a_leisurely_listing_no_longer_than_for_its_own() {
+async fn urgent_caller_speeds_up_a_running_listing() {
     let (alone, all) = urgent_listing(false).await;
     let (joined, none) = urgent_listing(true).await;
-    assert_eq!((all, none), (5, 0), "who lists pays");
-    assert!(alone > Duration::from_millis(500), "it takes turns with the storm: {alone:?}");
+    assert_eq!((all, none), (5, 0), "the caller that lists is charged");
+    assert!(alone > Duration::from_millis(500), "it is queued fairly with the storm: {alone:?}");
     assert!(joined <= alone, "{joined:?} instead of {alone:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_shared_waits_for_one_call_of_a_namespace() {
+async fn shared_work_is_queued_outside_namespaces() {
     let (fake, vendor) = vendor(&limits(1.0, 1));
     read(&session(&vendor), "/").await.expect("the burst");
     let evil = || Purpose {
@@ -120,7 +120,7 @@ async fn what_is_shared_waits_for_one_call_of_a_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_less_long_is_refused_at_once_and_who_waits_longer_is_served() {
+async fn early_deadline_is_refused_and_later_one_served() {
     let (fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the burst");
     let waiters = Arc::<Waiters>::default();
@@ -132,10 +132,10 @@ async fn who_waits_less_long_is_refused_at_once_and_who_waits_longer_is_served()
         let hasty = vendor.session(within(2, Purpose::own(Priority::Interactive, "hasty")));
         let began = Instant::now();
         let refused = timeout(Duration::from_secs(2), waiters.join(&hasty).refused()).await;
-        (refused.expect("not only when its time is over"), began.elapsed())
+        (refused.expect("before its deadline has passed"), began.elapsed())
     };
     let (served, (refused, waited)) = tokio::join!(read(&payer, "/shared"), hasty);
-    served.expect("in time for who is patient");
+    served.expect("in time for the waiter with the later deadline");
     assert_eq!((refused.fault, waited), (Fault::Budget, Duration::ZERO));
     let left = Duration::from_secs(8)..Duration::from_secs(12);
     assert!(refused.retry_after.is_some_and(|after| left.contains(&after)), "{refused:?}");
@@ -143,7 +143,7 @@ async fn who_waits_less_long_is_refused_at_once_and_who_waits_longer_is_served()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_lives_as_long_as_the_last_who_joined() {
+async fn queued_call_lives_until_its_last_waiter() {
     for (joins, sent) in [(false, false), (true, true)] {
         let (fake, vendor) = vendor(&limits(1.0, 1));
         read(&session(&vendor), "/").await.expect("the burst");
@@ -165,7 +165,7 @@ async fn a_call_that_waits_lives_as_long_as_the_last_who_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_the_vendor_wants_meanwhile_sends_away_who_cannot_wait_for_its_end() {
+async fn new_pause_refuses_waiters_with_earlier_deadlines() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(429, Some(20))]);
     let waiters = Arc::<Waiters>::default();
@@ -175,11 +175,11 @@ async fn a_pause_that_the_vendor_wants_meanwhile_sends_away_who_cannot_wait_for_
     let refused = async { timeout(Duration::from_secs(2), hasty.refused()).await.expect("within seconds") };
     let (served, refused) = tokio::join!(read(&patient.1, "/"), refused);
     served.expect("after the pause");
-    assert_eq!((refused.fault, refused.message.as_str()), (Fault::Throttled, "as ordered"));
+    assert_eq!((refused.fault, refused.message.as_str()), (Fault::Throttled, "as prepared"));
     assert!(refused.retry_after > Some(Duration::from_secs(15)), "{refused:?}");
 }
 
-/// After how long a write is done that waits behind a hundred resyncs, asked for like this and half a second later like that.
+/// How long a write behind a hundred resyncs takes, with the first priority, and with the second one half a second later.
 async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let (hurry, heard) = watch::channel(asked);
@@ -201,10 +201,10 @@ async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waits_goes_as_fast_as_whoever_joins_it_asks() {
+async fn joining_caller_raises_a_queued_write() {
     use Priority::{Background, Interactive};
     let leisurely = write_behind_resyncs(Background, Background).await;
     let raised = write_behind_resyncs(Background, Interactive).await;
-    assert!(leisurely > Duration::from_secs(9), "the last of all: {leisurely:?}");
-    assert!(raised < Duration::from_secs(1), "the first from then on: {raised:?}");
+    assert!(leisurely > Duration::from_secs(9), "after all others: {leisurely:?}");
+    assert!(raised < Duration::from_secs(1), "first from then on: {raised:?}");
 }

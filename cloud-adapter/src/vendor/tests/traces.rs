@@ -6,7 +6,7 @@ use tracing::Instrument as _;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_part_of_what_asked_for_it_and_its_wait_and_repetition_are_shown() {
+async fn call_span_has_its_parent_wait_and_resend_count() {
     let recorder = Recorder::start();
     let (fake, vendor) = vendor(&limits(1.0, 1));
     let session = session(&vendor).about("Service shop/web");
@@ -30,20 +30,20 @@ async fn a_call_is_part_of_what_asked_for_it_and_its_wait_and_repetition_are_sho
     assert_eq!(attribute(&second, "cloud.request_id"), "req-7");
     let waited: f64 = attribute(&second, "budget.waited_seconds").parse().expect("a number");
     assert!(waited > 0.9, "a token a second: {waited}");
-    assert_eq!(attribute(&first, "cloud.waits_for"), "", "it went at once");
+    assert_eq!(attribute(&first, "cloud.waits_for"), "", "sent at once");
     let waits = "waits for the budget of compute: 0 calls ahead at ";
     assert!(attribute(&second, "cloud.waits_for").starts_with(waits), "{second:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_refused_unsent_says_so() {
+async fn unsent_call_is_traced_as_refused() {
     let recorder = Recorder::start();
     let (fake, vendor) = vendor(&limits(1.0, 1));
     fake.answers([(409, None)]);
     let session = session(&vendor);
     read(&session, "/").await.expect_err("busy");
     vendor.halt();
-    read(&session, "/").await.expect_err("another leads");
+    read(&session, "/").await.expect_err("another replica leads");
     let told: Vec<_> = recorder.ended().iter().map(|span| attribute(span, "error.type")).collect();
     assert_eq!(told, ["OPERATION_CONFLICT", "NOT_LEADER"]);
     assert_eq!(attribute(&recorder.ended()[1], "budget.waited_seconds"), "", "it was not sent");

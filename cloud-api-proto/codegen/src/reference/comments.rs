@@ -1,4 +1,4 @@
-//! The comments of a file, by what they stand before.
+//! The comments of a file, by the element that they precede.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ impl Comments {
         Self(written.collect())
     }
 
-    /// What is said of the thing there.
+    /// The comment of an element.
     pub(super) fn at(&self, path: &[i32]) -> Option<&str> {
         self.0.get(path).map(String::as_str)
     }
 }
 
-/// Without the blank after each `//`.
+/// Removes the blank after each `//`.
 fn plain(comment: &str) -> String {
     let lines = comment.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()

@@ -1,4 +1,4 @@
-//! The words for a field's type, with a link to what is on the page.
+//! Renders the type of a field, with a link if it is on the page.
 
 use prost_types::{DescriptorProto, FieldDescriptorProto, field_descriptor_proto::Label};
 
@@ -10,7 +10,7 @@ pub(super) struct Types<'a> {
 }
 
 impl Types<'_> {
-    /// Such as `optional uint32`, or `map of string to` a message.
+    /// The type, such as `optional uint32` or `map of string to` a message.
     pub(super) fn words(&self, field: &FieldDescriptorProto) -> String {
         if let Some([key, value]) = self.entry(field) {
             return format!("map of {} to {}", single(key), single(value));
@@ -23,7 +23,7 @@ impl Types<'_> {
         }
     }
 
-    /// Key and value, if the field is a map: maps are repeated messages of a type that the compiler makes.
+    /// Key and value if the field is a map, which the compiler represents as a repeated nested message.
     fn entry(&self, field: &FieldDescriptorProto) -> Option<&[FieldDescriptorProto; 2]> {
         let made = self.message.nested_type.iter().filter(|nested| is_map_entry(nested));
         let entry =
@@ -32,7 +32,7 @@ impl Types<'_> {
     }
 }
 
-/// Whether a nested type is a map's.
+/// Whether a nested type represents a map.
 pub(super) fn is_map_entry(message: &DescriptorProto) -> bool {
     message.options.as_ref().is_some_and(|options| options.map_entry())
 }
@@ -45,11 +45,11 @@ fn single(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// The name of a message or enum; a link if it stands on the page.
+/// The name of a message or enum, linked if it is on the page.
 pub(super) fn link(full: &str) -> String {
     let full = full.trim_start_matches('.');
     match full.strip_prefix(PACKAGE).and_then(|rest| rest.strip_prefix('.')) {
-        // Headings become anchors without their dots.
+        // Anchors of headings have no dots.
         Some(name) => format!("[{name}](#{})", name.replace('.', "").to_ascii_lowercase()),
         None => full.rsplit('.').next().unwrap_or(full).to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Rates, and calls in flight, that keep people waiting.
+//! Advice on rates, and on calls in flight, that delay users.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::{
     world::WRITE,
 };
 
-/// As many calls in flight as a rate needs would leave nothing for what takes longer.
+/// The share of the allowed calls in flight that a rate may need, so that some remain for slower calls.
 const ROOM: f64 = 1.1;
 
-/// What a bucket lacks.
+/// What is known of a bucket whose rate is too low.
 struct Short {
-    /// Whether nothing else is as scarce.
+    /// Whether this bucket is the scarcest resource.
     binds: bool,
     calls: u64,
-    /// How long they take at its rate.
+    /// Seconds that its calls take at its rate.
     takes: f64,
     wanted: f64,
     what: String,
@@ -80,13 +80,13 @@ fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
     })
 }
 
-/// Who needs the calls of a bucket.
+/// Describes which objects need the calls of a bucket.
 fn what(question: &Question, bucket: &str, kind: Kind) -> String {
     let Question { nodes, services, routes, .. } = question;
     let users = match kind {
         Kind::Joins => return format!("one node that joins {services} load balancers needs"),
         Kind::Start => String::new(),
-        Kind::Users => format!(" and {USERS} that users make meanwhile"),
+        Kind::Users => format!(" and {USERS} that users create during the start"),
     };
     match bucket.split(':').next() {
         Some("compute") => format!("{nodes} nodes need"),
@@ -95,7 +95,7 @@ fn what(question: &Question, bucket: &str, kind: Kind) -> String {
     }
 }
 
-/// Families whose rate needs more calls in flight than there may be. `faster`: the rate that a family is to get.
+/// Families whose rate needs more calls in flight than the limit allows. `faster`: the advised rate of a family.
 fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f64>) -> Vec<Advice> {
     let limits = &question.config.limits;
     let families = case.whole.calls.iter().filter_map(|calls| {
@@ -107,7 +107,7 @@ fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f
         let wanted = whole(rate * WRITE.as_secs_f64() * ROOM);
         (wanted > most).then(|| Advice {
             text: format!(
-                "at most {most} in flight of {family} is {}/s, as a write takes {}: {}/s need {wanted}",
+                "a limit of {most} for calls in flight of {family} allows {}/s, since a write takes {}: {}/s need {wanted}",
                 figure(f64::from(most) / WRITE.as_secs_f64()),
                 span(WRITE),
                 figure(rate)
@@ -120,7 +120,7 @@ fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f
     families.collect()
 }
 
-/// Two figures, rounded up.
+/// Rounds up to two significant digits.
 fn nice(rate: f64) -> f64 {
     let step = 10_f64.powf(rate.log10().floor() - 1.0);
     (rate / step).ceil() * step

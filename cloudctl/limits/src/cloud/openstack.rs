@@ -1,6 +1,7 @@
-//! OpenStack, with public load balancers that are made at once, and without security groups. Source: `adapters/openstack/README.md`.
+//! OpenStack, with public load balancers that become active at once, and without security groups. Source: `adapters/openstack/README.md`.
 //!
-//! What Octavia makes is there at the next look. Ports that are not the nodes', and what else the project has, are not counted.
+//! Objects that Octavia creates are visible at the next poll. Ports that do not belong to nodes, and other objects of the project, are not
+//! counted.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// A token, and a look at it.
+/// Creates a token, and reads it.
 pub(super) const START: [Operation; 2] =
     [Operation::read(Family::Identity, "CreateToken"), Operation::read(Family::Identity, "ShowToken")];
 pub(super) const CREATION: [Operation; 2] = [
@@ -59,7 +60,7 @@ pub(super) fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<
     }
 }
 
-/// Each machine's port is told of its pods' network before the router is.
+/// Each instance's port gets its pods' network before the router does.
 pub(super) fn laying(routes: u32) -> Vec<Operation> {
     let ports = std::iter::repeat_n(UPDATE_PORT, usize::try_from(routes).unwrap_or(usize::MAX));
     std::iter::once(LIST_PORTS).chain(ports).chain([ADD_ROUTES]).collect()

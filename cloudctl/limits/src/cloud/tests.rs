@@ -1,4 +1,4 @@
-//! That the calls are the simulated cloud's driver's. Those of OpenStack stand in its README, and are counted by its tests.
+//! Compares the calls with those of the simulated cloud's driver. Those of OpenStack are in its README, and are counted by its tests.
 
 use adapter_sim::{ClientTokens, Settings, SimDriver};
 use cloud_adapter::driver::{DesiredLoadBalancer, Driver as _, Step as _};
@@ -52,7 +52,7 @@ fn desired() -> DesiredLoadBalancer {
 }
 
 #[test]
-fn the_simulated_clouds_limits_are_its_drivers() {
+fn the_limits_are_those_of_the_driver() {
     let described = driver().describe();
     assert_eq!(described.call_limits, Cloud::Sim.call_limits());
     assert_eq!(described.limits.batch_routes, Cloud::Sim.route_batch());
@@ -60,7 +60,7 @@ fn the_simulated_clouds_limits_are_its_drivers() {
 }
 
 #[test]
-fn a_load_balancer_is_made_by_the_drivers_plan() {
+fn a_load_balancer_takes_the_calls_of_the_drivers_plan() {
     let steps = driver().plan(&desired(), &Fence::default(), None).expect("possible");
     let operations: Vec<_> = steps.iter().map(|step| step.operation()).collect();
     assert_eq!(operations, Cloud::Sim.creation());

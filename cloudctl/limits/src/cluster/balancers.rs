@@ -1,4 +1,4 @@
-//! Load balancers that converge: look, one write, look again, until nothing is missing.
+//! Load balancers that converge: read, one write, read again, until nothing is missing.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -14,26 +14,26 @@ use crate::{
     world::{Asked, Caller},
 };
 
-/// Services that the service-controller works on at once, and for how long it waits for each of them at most before it looks after the
-/// next one. Source: `--concurrent-service-syncs`, and the contract's longest wait.
+/// Number of Services that the service-controller works on at once, and how long it waits at most for each before it takes the next one.
+/// Source: `--concurrent-service-syncs`, and the contract's longest wait.
 const AT_ONCE: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A load balancer that is not as it shall be.
+/// A load balancer that is to converge.
 #[derive(Debug)]
 pub(super) struct Balancer {
     object: Arc<str>,
-    /// Packets wait for it, because of a node; or else somebody for all of it.
+    /// It only needs the new node, to which traffic waits to flow; otherwise a user waits for the whole load balancer.
     joins: bool,
     pub(super) user: bool,
-    /// What is missing.
+    /// The remaining writes.
     writes: VecDeque<Operation>,
     pub(super) began: Time,
     pub(super) ready: Option<Time>,
 }
 
 impl Cluster {
-    /// Who is in the plot.
+    /// Adds the load balancers of the plot.
     pub(super) fn cast(&mut self, plot: &Plot) {
         let creation: VecDeque<_> = self.cloud.creation().iter().copied().collect();
         let kinds =
@@ -57,7 +57,7 @@ impl Cluster {
         at
     }
 
-    /// The service-controller hands its Services in, as many at once as it works on.
+    /// The service-controller passes its Services to the adapter, with limited concurrency.
     pub(super) fn hand_in_all(&mut self) {
         let now = self.world.now();
         let waiting = self.balancers.iter().enumerate().filter(|(_, balancer)| !balancer.user);
@@ -70,20 +70,20 @@ impl Cluster {
         }
     }
 
-    /// A Service is handed in.
+    /// The adapter begins with a Service.
     pub(super) fn begin(&mut self, at: usize) {
         let now = self.world.now();
         let Some(balancer) = self.balancers.get_mut(at) else { return };
         balancer.began = now;
         if balancer.joins {
-            // What is there is known well enough to begin with.
+            // The snapshot is recent enough to begin with.
             return self.act(at);
         }
         self.awaited += 1;
         self.look(at, false);
     }
 
-    /// Looks how a load balancer is. `polls`: after a write.
+    /// Reads the state of a load balancer. `polls`: after a write.
     pub(super) fn look(&mut self, at: usize, polls: bool) {
         if let Some((find, get)) = self.cloud.single_reads()
             && self.is_worth_a_read(at)
@@ -103,7 +103,7 @@ impl Cluster {
         !joins && pages > 1 && self.awaited < pages
     }
 
-    /// Writes what is missing first, if anything is.
+    /// Sends the next write, or finishes.
     pub(super) fn act(&mut self, at: usize) {
         let now = self.world.now();
         let earliest = Time::ZERO + self.cloud.creates_after();
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// It was written, and is looked at when others are that wait as well.
+    /// After a write, schedules a poll at a time that waiting load balancers share.
     pub(super) fn written(&mut self, at: usize) {
         let (now, poll) = (self.world.now(), self.cloud.poll());
         let Some(balancer) = self.balancers.get(at) else { return };

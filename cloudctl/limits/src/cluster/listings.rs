@@ -1,5 +1,5 @@
-//! Listings that all who need one share: one at a time for a collection, in the name of the most urgent who waits. Whoever needs a
-//! fresher one than is under way waits for the next.
+//! Listings that several readers share: one at a time per collection, with the priority of the most urgent reader. A reader that needs a
+//! fresher listing than the one in progress waits for the next.
 
 use std::time::Duration;
 
@@ -12,64 +12,64 @@ use crate::{
     world::{Asked, Caller},
 };
 
-/// A collection, as the adapter knows it.
+/// The adapter's listing of a collection.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// When the last complete listing began.
     pub(super) observed: Option<Time>,
-    /// The calls that it took.
+    /// The number of calls that it took.
     pub(super) pages: usize,
     under_way: Option<UnderWay>,
     waiting: Vec<Waiter>,
 }
 
-/// Pages that are being read.
+/// A listing in progress.
 #[derive(Debug)]
 struct UnderWay {
     began: Time,
-    /// Those that are left, the next one last.
+    /// The remaining pages, the next one last.
     left: Vec<Operation>,
     caller: Caller,
-    /// The one that waits for its turn, or is on its way.
+    /// The page that is queued or in flight.
     ticket: Option<Ticket>,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    /// The oldest observation that does.
+    /// The earliest begin of a listing that is fresh enough.
     bound: Time,
     caller: Caller,
     reader: Reader,
 }
 
-/// Who reads a listing.
+/// The reader of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
-    /// The adapter, to keep it fresh.
+    /// The adapter, to keep the snapshot fresh.
     Refresher,
     /// The task of a load balancer.
     Balancer(usize),
-    /// Nodes that are new.
+    /// New nodes.
     Nodes,
-    /// Whoever lays routes.
+    /// The task that creates routes.
     Routes,
 }
 
 impl Cluster {
-    /// Lists a collection because it is time to.
+    /// Lists a collection because its refresh is due.
     pub(super) fn refresh(&mut self, what: Collection) {
         let again = self.knows(what);
         let caller = Caller { again, ..adapter("refresh", Class::Background) };
         self.read(what, self.world.now(), (caller, Reader::Refresher));
     }
 
-    /// A new node is asked for live, however new the last listing is.
+    /// Lists instances live for a new node, however recent the last listing is.
     pub(super) fn look_for_node(&mut self) {
         let caller = Caller { controller: "node-controller", ..adapter("nodes", Class::Interactive) };
         self.wait(Collection::Instances, self.world.now(), (caller, Reader::Nodes));
     }
 
-    /// Reads a listing that is no older than `bound`.
+    /// Reads a listing that began at `bound` or later.
     pub(super) fn read(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
         let listing = self.listings.entry(what).or_default();
         if listing.observed.is_some_and(|observed| observed >= bound) {
@@ -78,7 +78,7 @@ impl Cluster {
         self.wait(what, bound, (caller, reader));
     }
 
-    /// Waits for a listing, and begins one if none is under way.
+    /// Waits for a listing, and begins one if none is in progress.
     fn wait(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
         let listing = self.listings.entry(what).or_default();
         let urgent = caller.clone();
@@ -95,7 +95,7 @@ impl Cluster {
         }
     }
 
-    /// A page has come.
+    /// Handles a page.
     pub(super) fn page(&mut self, what: Collection) {
         if self.next_page(what) {
             return;
@@ -120,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// Begins a listing for all who wait.
+    /// Begins a listing for all waiting readers.
     fn list(&mut self, what: Collection) {
         let mut left = self.cloud.listing(what, self.stock, page_size(&self.cache, what));
         left.reverse();
@@ -133,7 +133,7 @@ impl Cluster {
         self.next_page(what);
     }
 
-    /// Asks for the next page, if there is one.
+    /// Requests the next page, if there is one.
     fn next_page(&mut self, what: Collection) -> bool {
         let listing = self.listings.entry(what).or_default();
         let Some(under_way) = &mut listing.under_way else { return false };
@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Notes the next tick after the last listing.
+    /// Schedules the next refresh after the last listing.
     pub(super) fn schedule(&mut self, what: Collection) {
         let period = self.period(what);
         let observed = self.listings.get(&what).and_then(|listing| listing.observed).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Cluster {
         self.world.due(at.max(self.world.now()), News::Refresh(what));
     }
 
-    /// How often a collection is listed by itself.
+    /// The refresh interval of a collection.
     pub(crate) fn period(&self, what: Collection) -> Duration {
         let buckets = self.world.report().buckets;
         let family = buckets.into_iter().find(|bucket| bucket.name == what.family());
@@ -170,7 +170,7 @@ impl Cluster {
     }
 }
 
-/// The next multiple of a time.
+/// The next multiple of a duration.
 pub(super) fn tick_after(at: Time, every: Duration) -> Time {
     let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
     Time::from_nanos((at.as_nanos() / every).saturating_add(1).saturating_mul(every))

@@ -1,4 +1,4 @@
-//! Routes, laid batch by batch, one call after the other: a route table is one object.
+//! Routes, created batch by batch, one call after the other, because a route table is one object.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Cluster {
         }
     }
 
-    /// A batch is laid.
+    /// A batch is finished.
     pub(super) fn lay_next(&mut self) {
         self.laying = None;
         self.lay_first();

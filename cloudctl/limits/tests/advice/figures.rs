@@ -1,4 +1,4 @@
-//! Figures that arithmetic or a pencil can check, and what is said of a file that is wrong.
+//! Results that can be verified by hand, and errors for an invalid file.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -13,7 +13,7 @@ fn report(size: (u32, u32), text: &str) -> Report {
 #[track_caller]
 fn assert_near(found: Option<f64>, wanted: f64, part: f64) {
     let found = found.expect("it ends");
-    assert!((found - wanted).abs() <= wanted * part, "{found} is not {wanted}");
+    assert!((found - wanted).abs() <= wanted * part, "{found} instead of {wanted}");
 }
 
 fn calls(scenario: &Scenario, family: &str) -> (u32, u32) {
@@ -26,7 +26,7 @@ fn all_calls(scenario: &Scenario) -> u32 {
 }
 
 #[test]
-fn a_small_cluster_starts_in_the_time_that_its_calls_take() {
+fn a_small_cluster_starts_within_the_latency_of_its_calls() {
     let report = report((1, 1), "{}");
     let Report { bootstrap, .. } = &report;
     // Buckets begin empty: the self-check waits 0.2 s for its token. Then each collection is listed once.
@@ -34,37 +34,37 @@ fn a_small_cluster_starts_in_the_time_that_its_calls_take() {
     assert_eq!(bootstrap.bound_by, None);
     assert_eq!(calls(bootstrap, "identity"), (1, 0));
     assert_eq!((calls(bootstrap, "compute"), calls(bootstrap, "network")), ((1, 0), (1, 1)));
-    // Before the first write of a load balancer and after each of the three, all are listed.
+    // Before the first write of a load balancer and after each of the three, all load balancers are listed.
     assert_eq!(calls(bootstrap, "loadbalancer"), (1 + 1 + 3, 3));
     assert!(report.advice.is_empty(), "{:?}", report.advice);
 }
 
 #[test]
-fn a_bucket_that_binds_takes_its_calls_by_its_rate() {
+fn the_binding_bucket_determines_the_duration() {
     let report = report((10, 200), "limits: {buckets: {loadbalancer: {rate: 2, burst: 10}}}");
     let (reads, writes) = calls(&report.bootstrap, "loadbalancer");
     assert_eq!(writes, 600, "three a Service");
     assert_near(report.bootstrap.load_balancers_seconds, f64::from(reads + writes) / 2.0, 0.01);
-    let bound = report.bootstrap.bound_by.as_ref().expect("it binds");
+    let bound = report.bootstrap.bound_by.as_ref().expect("this bucket limits the start");
     assert_eq!(bound.key, "limits.buckets.loadbalancer");
     let (reads, writes) = calls(&report.joins, "loadbalancer");
-    assert_eq!(writes, 200, "one a Service");
+    assert_eq!(writes, 200, "one per Service");
     // A node joins a cluster whose buckets are full.
     assert_near(report.joins.load_balancers_seconds, f64::from(reads + writes - 10) / 2.0, 0.02);
 }
 
 #[test]
-fn the_account_binds_where_it_is_the_narrowest() {
+fn the_account_binds_if_its_rate_is_lowest() {
     let report = report((10, 20), "limits: {buckets: {account: {rate: 1, burst: 5}}}");
-    let bound = report.bootstrap.bound_by.as_ref().expect("it binds");
+    let bound = report.bootstrap.bound_by.as_ref().expect("this bucket limits the start");
     assert_eq!(bound.key, "limits.buckets.account");
     assert_near(report.bootstrap.converged_seconds, f64::from(all_calls(&report.bootstrap)), 0.02);
 }
 
 #[test]
-fn calls_in_flight_bind_where_they_are_few() {
+fn a_low_concurrency_limit_binds() {
     let report = report((10, 100), "limits: {concurrency: {loadbalancer: 1}}");
-    let bound = report.bootstrap.bound_by.as_ref().expect("it binds");
+    let bound = report.bootstrap.bound_by.as_ref().expect("this bucket limits the start");
     assert_eq!(bound.key, "limits.concurrency.loadbalancer");
     let (reads, writes) = calls(&report.bootstrap, "loadbalancer");
     let takes = f64::from(reads) * 0.2 + f64::from(writes) * 0.5;
@@ -72,17 +72,17 @@ fn calls_in_flight_bind_where_they_are_few() {
 }
 
 #[test]
-fn an_hour_costs_what_the_ages_of_the_file_say() {
+fn an_hour_costs_the_listings_of_the_configured_ages() {
     let text = "cache: {instances: {maxAge: 10s, pageSize: 50}, routes: {maxAge: 1m}}";
     let steady = report((100, 250), text).steady;
     let found: Vec<_> = steady.families.iter().map(|one| (one.family, one.calls_per_hour)).collect();
-    // 2 pages each 10 s; 1 page each minute; 3 pages each minute.
+    // 2 pages every 10 s; 1 page every minute; 3 pages every minute.
     assert_eq!(found, [("compute", 720.0), ("network", 60.0), ("loadbalancer", 180.0)]);
     assert_near(Some(steady.families[0].share), 0.01, 0.0);
 }
 
 #[test]
-fn listings_that_would_take_more_than_their_share_are_made_less_often() {
+fn listings_are_limited_to_their_share() {
     let text = "limits: {buckets: {compute: {rate: 1, burst: 5}}}\ncache: {instances: {pageSize: 10}}";
     let report = report((100, 0), text);
     // 10 pages, at a quarter of one call a second.
@@ -98,7 +98,7 @@ fn the_same_question_has_the_same_answer() {
 }
 
 #[test]
-fn a_user_waits_less_than_the_storm_lasts() {
+fn a_user_waits_for_less_than_the_whole_start() {
     let report = report((100, 200), "limits: {buckets: {loadbalancer: {rate: 5, burst: 20}}}");
     let users = report.users.expect("it ends");
     let storm = report.bootstrap.converged_seconds.expect("it ends");
@@ -106,7 +106,7 @@ fn a_user_waits_less_than_the_storm_lasts() {
 }
 
 #[test]
-fn nothing_is_fine_as_well() {
+fn an_empty_cluster_can_be_simulated() {
     let report = report((0, 0), "{}");
     assert_eq!((report.bootstrap.refused, report.advice.len()), (0, 0));
     assert!(report.joins.converged_seconds.is_some());
@@ -125,25 +125,25 @@ fn asked(path: &std::path::Path) -> Result<Report, Error> {
 }
 
 #[test]
-fn faults_of_a_file_are_told_as_the_adapter_tells_them() {
+fn faults_of_a_file_are_reported_as_by_the_adapter() {
     let dir = tempfile::tempdir().expect("a place");
-    let missing = asked(&dir.path().join("none.yaml")).expect_err("is not there").to_string();
+    let missing = asked(&dir.path().join("none.yaml")).expect_err("the file is missing").to_string();
     assert!(missing.contains("none.yaml: cannot be read: No such file"), "{missing}");
     let path = dir.path().join("limits.yaml");
     std::fs::write(&path, "limits: {saftey: 1, buckets: {compute: {rate: 0, burst: 1}}}").expect("written");
-    let faults = asked(&path).expect_err("is wrong").to_string();
-    for fault in ["limits.saftey: no such key, did you mean safety?", "limits.buckets.compute.rate: 0"] {
+    let faults = asked(&path).expect_err("the file is invalid").to_string();
+    for fault in ["limits.saftey: unknown key, did you mean 'safety'?", "limits.buckets.compute.rate: 0"] {
         assert!(faults.contains(fault), "{faults}");
     }
     std::fs::write(&path, " \n").expect("written");
-    let empty = asked(&path).expect_err("is empty").to_string();
-    assert!(empty.ends_with("it is empty: write {} for the adapter's own limits"), "{empty}");
+    let empty = asked(&path).expect_err("the file is empty").to_string();
+    assert!(empty.ends_with("it is empty: write {} to use the adapter's own limits"), "{empty}");
     std::fs::write(&path, "{}").expect("written");
     asked(&path).expect("the adapter's own limits");
 }
 
 #[test]
-fn sizes_that_nobody_has_are_refused_as_flags() {
+fn impossible_sizes_are_refused() {
     for words in [["--nodes", "10001"], ["--services", "5001"], ["--nodes", "-1"], ["--cloud", "gcp"]] {
         let usual = ["simulate", "--nodes", "1", "--services", "1", "--limits", "x"];
         let rest = usual.chunks(2).filter(|pair| pair.first() != words.first()).flatten().copied();

@@ -1,4 +1,4 @@
-//! `cloudctl limits simulate`: its figures, its page, and that its advice holds when it is taken.
+//! `cloudctl limits simulate`: its figures, its page in the documentation, and that its advice works when it is followed.
 
 mod figures;
 mod page;

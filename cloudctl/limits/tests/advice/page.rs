@@ -1,16 +1,16 @@
-//! What the page shows is what is printed.
+//! The documentation shows what the program prints.
 
-#![expect(clippy::expect_used, reason = "a page without it fails the test")]
+#![expect(clippy::expect_used, reason = "the test fails if the page is missing")]
 
 use limits_simulation::{Cloud, Question, simulate};
 
 const PAGE: &str = include_str!("../../../../docs/limits.md");
 const COMMAND: &str = "$ cloudctl limits simulate --nodes 1000 --services 300 --limits limits.yaml\n";
 
-/// What stands between two texts.
+/// The text between two others.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
-    let (_, rest) = text.split_once(before).expect("the page has the beginning");
-    rest.split_once(after).expect("and the end").0
+    let (_, rest) = text.split_once(before).expect("the page has the begin");
+    rest.split_once(after).expect("the page has the end").0
 }
 
 #[test]
@@ -19,5 +19,5 @@ fn the_page_shows_what_a_simulation_prints() {
     let file = between(section, "```yaml\n", "```");
     let shown = between(section, COMMAND, "```");
     let question = Question::new((1_000, 300, None), file, Cloud::Sim).expect("valid");
-    assert_eq!(simulate(&question).to_string(), shown, "write what is printed into docs/limits.md");
+    assert_eq!(simulate(&question).to_string(), shown, "copy the printed text into docs/limits.md");
 }

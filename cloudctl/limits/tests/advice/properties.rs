@@ -1,4 +1,4 @@
-//! What holds for any cluster and any limits.
+//! Properties that hold for any cluster and any limits.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,7 @@ fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
-    /// The time that calls take stays; so does who looks when, to a poll or two.
+    /// With twice the rate, latencies stay the same, and so do the readers, except for a poll or two.
     #[test]
     fn twice_the_rate_is_never_slower((size, cloud, rate, burst) in sizes()) {
         let (slow, fast) = (report(size, cloud, (rate, burst)), report(size, cloud, (rate * 2.0, burst)));
@@ -31,9 +31,9 @@ proptest! {
         }
     }
 
-    /// No bucket lets more through than its rate and its burst.
+    /// No bucket allows more calls than its rate and its burst.
     #[test]
-    fn no_limit_is_passed((size, cloud, rate, burst) in sizes()) {
+    fn no_bucket_exceeds_its_limit((size, cloud, rate, burst) in sizes()) {
         let report = report(size, cloud, (rate, burst));
         for (scenario, full) in [(&report.bootstrap, 0), (&report.joins, burst)] {
             let lasts = scenario.converged_seconds.expect("it ends");
@@ -44,9 +44,9 @@ proptest! {
         }
     }
 
-    /// Each Service is made by its own writes, and by no more.
+    /// Each Service is created by its own writes, and by no others.
     #[test]
-    fn writes_are_those_of_the_plan(((nodes, services), cloud, rate, burst) in sizes()) {
+    fn each_service_costs_its_planned_writes(((nodes, services), cloud, rate, burst) in sizes()) {
         let report = report((nodes, services), cloud, (rate, burst));
         let writes = |calls: &[limits_simulation::CallCount]| calls.iter().map(|one| one.writes).sum::<u32>();
         let (made, laid, joined) = match cloud {

@@ -1,4 +1,4 @@
-//! A simcloud, as its operator and as its customer: both by HTTP, with the lane's token.
+//! A client of simcloud, for its admin API and its customer API, with the lane's token.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{files, variable};
 
-/// Between two looks at a change that the cloud is at.
+/// Pause between two reads while the cloud works on a change.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The adapter's vendor credentials.
@@ -28,7 +28,7 @@ impl Cloud {
     pub(super) fn new() -> anyhow::Result<Self> {
         #[expect(
             clippy::disallowed_methods,
-            reason = "commands play the vendor's operator, who has no budget"
+            reason = "commands act for the vendor's operator, without a budget"
         )]
         let client = reqwest::Client::builder().no_proxy().build()?;
         let token = PathBuf::from(variable("FOLDER")?).join(TOKEN);
@@ -42,14 +42,14 @@ impl Cloud {
             Some(body) => request.json(body),
             None => request,
         };
-        let answer = request.send().await.with_context(|| format!("{path}: is the cloud there?"))?;
+        let answer = request.send().await.with_context(|| format!("{path}: simcloud does not answer"))?;
         let status = answer.status();
         let body: Value = answer.json().await.with_context(|| path.to_owned())?;
         anyhow::ensure!(status.is_success(), "{path}: {status} {body}");
         Ok(body)
     }
 
-    /// One that is gone already is no error.
+    /// Deletes an object. An object that is already gone is not an error.
     pub(super) async fn delete(&self, collection: &str, id: &str) -> anyhow::Result<String> {
         let gone = |error: &anyhow::Error| error.to_string().contains(": 404");
         match self.call(Method::DELETE, &format!("{collection}/{id}"), None).await {
@@ -88,14 +88,14 @@ impl Cloud {
     pub(super) async fn create_load_balancer(&self, name: &str) -> anyhow::Result<String> {
         let order = json!({ "name": name, "scheme": "internet" });
         let made = self.call(Method::POST, "v1/load-balancers", Some(&order)).await?;
-        let id = text(&made, "id").context("it has no id")?;
+        let id = text(&made, "id").context("the load balancer has no id")?;
         while is_pending(&self.load_balancer(id).await?) {
             tokio::time::sleep(TICK).await;
         }
         Ok(id.to_owned())
     }
 
-    /// Everything but when, and how it does.
+    /// All properties except times and progress.
     pub(super) async fn describe_load_balancer(&self, id: &str) -> anyhow::Result<String> {
         let mut found = self.load_balancer(id).await?;
         if let Some(fields) = found.as_object_mut() {
@@ -110,27 +110,27 @@ impl Cloud {
         Ok(String::new())
     }
 
-    /// Somebody removes a listener.
+    /// Deletes a listener by hand.
     pub(super) async fn drift_load_balancer(&self, id: &str) -> anyhow::Result<String> {
         let found = self.load_balancer(id).await?;
         let first = found.get("listeners").and_then(|all| all.get(0)).and_then(|one| text(one, "id"));
-        let listener = first.context("it has no listener")?;
+        let listener = first.context("the load balancer has no listener")?;
         self.delete("v1/listeners", listener).await
     }
 
-    /// All load balancers carry hashes of another version, as if another release had set them.
+    /// Replaces the hashes of all load balancers, as if a release with another hash version had set them.
     pub(super) async fn age_hashes(&self) -> anyhow::Result<()> {
         for balancer in self.load_balancers().await? {
             let mut tags = balancer.get("tags").and_then(Value::as_object).cloned().unwrap_or_default();
             let Some((_key, hash)) = tags.iter_mut().find(|(key, _hash)| key.ends_with("/hash")) else {
                 continue;
             };
-            let id = text(&balancer, "id").context("it has no id")?;
+            let id = text(&balancer, "id").context("the load balancer has no id")?;
             *hash = format!("0-{id}").into();
             self.call(Method::PATCH, &format!("v1/load-balancers/{id}"), Some(&json!({ "tags": tags })))
                 .await?;
         }
-        // The cloud is done when nothing is pending any more.
+        // Wait until the cloud has completed the changes.
         while self.load_balancers().await?.iter().any(is_pending) {
             tokio::time::sleep(TICK).await;
         }
@@ -144,7 +144,7 @@ impl Cloud {
 
     async fn load_balancer(&self, id: &str) -> anyhow::Result<Value> {
         let mut all = self.load_balancers().await?.into_iter();
-        all.find(|one| text(one, "id") == Some(id)).context("there is no such load balancer")
+        all.find(|one| text(one, "id") == Some(id)).context("load balancer not found")
     }
 
     pub(super) async fn create_route(&self, destination: &str, provider_id: &str) -> anyhow::Result<String> {
@@ -154,13 +154,13 @@ impl Cloud {
         Ok(id.with_context(|| format!("refused: {answer}"))?.to_owned())
     }
 
-    /// One that is gone already is no error.
+    /// Deletes a route. A route that is already gone is not an error.
     pub(super) async fn delete_route(&self, id: &str) -> anyhow::Result<String> {
         self.call(Method::POST, "v1/routes:batch", Some(&json!({ "remove": [id] }))).await?;
         Ok(String::new())
     }
 
-    /// By the tags that the adapter sets; its README lists them.
+    /// Selects by the tags that the adapter sets; its README lists them.
     pub(super) async fn owned(&self, cluster: &str) -> anyhow::Result<String> {
         let state = self.state().await?;
         let collections = ["load_balancers", "routes"].iter().filter_map(|name| state.get(*name)?.as_array());
@@ -180,7 +180,7 @@ impl Cloud {
         self.call(Method::GET, "admin/state", None).await
     }
 
-    /// Another token is good, too, and the adapter's file holds it.
+    /// Makes the cloud accept a second token, and writes it to the adapter's file.
     pub(super) async fn rotate_credentials(&self, folder: &Path) -> anyhow::Result<String> {
         let old = fs::read_to_string(&self.token)?;
         let old = old.trim();
@@ -191,7 +191,7 @@ impl Cloud {
         Ok(String::new())
     }
 
-    /// Only what the adapter's file holds is good.
+    /// Makes the cloud accept only the token in the adapter's file.
     pub(super) async fn revoke_credentials(&self) -> anyhow::Result<String> {
         let token = fs::read_to_string(&self.token)?;
         let one = json!({ "tokens": [{ "token": token.trim() }] });
@@ -204,12 +204,12 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field)?.as_str()
 }
 
-/// `sim://region/i-1` is `i-1` to the cloud.
+/// The ID in the cloud: `i-1` for `sim://region/i-1`.
 fn vendor_id(provider_id: &str) -> &str {
     provider_id.rsplit('/').next().unwrap_or(provider_id)
 }
 
-/// Whether the cloud is not done with a load balancer.
+/// Whether the cloud is still changing a load balancer.
 fn is_pending(balancer: &Value) -> bool {
     text(balancer, "status").is_some_and(|status| status.starts_with("PENDING"))
 }

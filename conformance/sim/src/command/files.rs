@@ -1,18 +1,18 @@
-//! What is done to the files of a lane's adapter. Each has two versions, which change places.
+//! Changes of the files of a lane's adapter. Each file has two versions, which are exchanged.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, bail};
 
-/// The adapter's configuration, and what it must refuse.
+/// The adapter's configuration, and an invalid one.
 pub(crate) const CONFIG: &str = "config.yaml";
 const BAD_CONFIG: &str = "limits: {buckets: {compute: {rate: -1, burst: none}}}\n";
 const GOOD_COPY: &str = "config.good.yaml";
 
-/// Of the secured lane.
+/// Files of the secured lane.
 pub(crate) const SERVER_FILES: [&str; 2] = ["server.pem", "server.key"];
 
-/// Does what the command of this name does.
+/// Runs the command with this name.
 pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
     match name {
         "breakConfig" => {
@@ -34,11 +34,11 @@ pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        _ => bail!("there is no command {name}"),
+        _ => bail!("unknown command {name}"),
     }
 }
 
-/// The file and its next version change places.
+/// Exchanges the file and its next version.
 fn swap(path: &Path) -> anyhow::Result<()> {
     let next = next(path);
     let (now, then) = (fs::read(path)?, fs::read(&next).with_context(|| next.display().to_string())?);
@@ -53,7 +53,7 @@ pub(crate) fn next(path: &Path) -> std::path::PathBuf {
     name.into()
 }
 
-/// In one step, so that nobody reads half of it.
+/// Replaces a file atomically, so that the adapter never reads half of it.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let mut whole = path.as_os_str().to_owned();
     whole.push(".new");

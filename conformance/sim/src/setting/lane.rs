@@ -1,4 +1,4 @@
-//! A cloud, the adapters that speak to it, and their files.
+//! A cloud, its adapters, and their files.
 
 use std::{
     fs,
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use super::{Bucket, Plan};
 use crate::{command, process};
 
-/// What simcloud says when it listens.
+/// The line that simcloud prints when it listens.
 const LISTENS: &str = "simcloud listens on ";
-/// For how long reads of the simulated cloud may lag: what an adapter waits after writes.
+/// The consistency horizon: how long reads of the simulated cloud may lag.
 pub(super) const HORIZON: Duration = Duration::from_millis(300);
-/// What adapters watch is listed this often, so that checks which wait for it need not wait long.
+/// Watched collections are listed often, so that checks which depend on it do not wait long.
 const CACHE: &str = "cache: {instances: {maxAge: 10s}, loadBalancers: {maxAge: 10s}}";
 /// The lease server of replicas.
 const LEASES: &str = "lease-server";
@@ -32,12 +32,12 @@ pub(crate) struct Lane {
     cloud: Child,
     proxy: SocketAddr,
     more_flags: Vec<String>,
-    /// As the parameter file has it.
+    /// The lane's entry in the parameter file.
     pub(crate) describe: Value,
 }
 
 impl Lane {
-    /// A cloud, and what its adapters need.
+    /// Starts a cloud, and prepares the files that its adapters need.
     pub(super) fn prepare(name: &str, parent: &Path, (plan, canary): (&Plan, &str)) -> anyhow::Result<Self> {
         let folder = parent.join(name);
         fs::create_dir_all(&folder)?;
@@ -62,7 +62,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// With one adapter, in plain text unless the flags say otherwise.
+    /// Adds one adapter, in plain text unless the flags differ.
     pub(super) fn adapter(mut self, flags: &[String]) -> anyhow::Result<Self> {
         let [grpc, http] = free_ports()?;
         self.start("0", [grpc, http], flags)?;
@@ -71,7 +71,7 @@ impl Lane {
         Ok(self)
     }
 
-    /// With two replicas, and a lease that one of them holds.
+    /// Adds two replicas, and a Lease for their leader election.
     pub(super) fn replicas(mut self) -> anyhow::Result<Self> {
         let [leases] = free_ports()?;
         let mut server = Command::new(process::program("conformance-sim")?);
@@ -105,7 +105,7 @@ impl Lane {
             format!("--config={}", file(command::CONFIG)),
             format!("--consistency-horizon-ms={}", HORIZON.as_millis()),
             "--log-format=json".to_owned(),
-            // The suite adopts load balancers that it makes by hand, which have no tags.
+            // The suite adopts load balancers without tags that it creates by hand.
             "--grant=*:adopt=*".to_owned(),
         ];
         let all = [&own[..], flags, &self.more_flags].concat().join("\n");
@@ -113,14 +113,14 @@ impl Lane {
         command::start(&self.folder, replica)
     }
 
-    /// Adds to the parameter file.
+    /// Sets a key of the lane's entry in the parameter file.
     pub(super) fn tell(&mut self, key: &str, value: Value) {
         if let Some(fields) = self.describe.as_object_mut() {
             fields.insert(key.to_owned(), value);
         }
     }
 
-    /// Of the first adapter.
+    /// Sets URL and log file of the first adapter.
     fn tell_http(&mut self, http: SocketAddr) {
         if self.describe.get("http").is_none() {
             self.tell("http", format!("http://{http}").into());
@@ -129,7 +129,7 @@ impl Lane {
         }
     }
 
-    /// Changes settings of the cloud, by the same program that commands use.
+    /// Changes settings of the cloud, with the program that also runs the commands.
     fn settings(&self, cloud: &str, change: &Value) -> anyhow::Result<()> {
         let mut child = Command::new(process::program("conformance-sim")?)
             .args(["command", "settings"])
@@ -146,7 +146,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         for name in [command::adapter_name("0"), command::adapter_name("1"), LEASES.to_owned()] {
-            // What cannot be ended is somebody else's by now.
+            // If this fails, the process has already ended.
             process::end(&self.folder, &name, "KILL").unwrap_or_default();
         }
         self.cloud.kill().and_then(|()| self.cloud.wait()).map(drop).unwrap_or_default();
@@ -168,7 +168,7 @@ fn simcloud(folder: &Path, token: &str) -> anyhow::Result<(Child, String)> {
     let mut line = String::new();
     let output = cloud.stdout.take().context("its output is piped")?;
     BufReader::new(output).read_line(&mut line)?;
-    let url = line.trim().strip_prefix(LISTENS).context("simcloud does not say where it listens")?;
+    let url = line.trim().strip_prefix(LISTENS).context("simcloud did not print its listen address")?;
     Ok((cloud, url.to_owned()))
 }
 
@@ -183,7 +183,7 @@ fn kubeconfig_of(server: SocketAddr) -> Value {
     })
 }
 
-/// Loopback ports that stay reserved: adapters are killed and started again at theirs.
+/// Loopback ports that stay reserved, because killed adapters are started again with the same ports.
 fn free_ports<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
     let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
     for address in &mut addresses {

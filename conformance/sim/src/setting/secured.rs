@@ -1,4 +1,4 @@
-//! An adapter that authenticates callers by ServiceAccount tokens, over TLS. Every file has a next version, for rotations.
+//! An adapter that authenticates callers by ServiceAccount tokens, over TLS. Each file has a second version, for rotations.
 
 use std::{
     fs,
@@ -11,18 +11,18 @@ use serde_json::{Map, Value, json};
 use super::{hooks, lane::Lane};
 use crate::command;
 
-/// The one cluster that it serves; the audience of tokens names it.
+/// The only cluster that the adapter serves, and the audience of its tokens.
 const CLUSTER: &str = "c1";
-/// The name in its certificate.
+/// The name in the adapter's certificate.
 const SERVER_NAME: &str = "cloud-adapter";
-/// As the parameter file calls them, and as the adapter does.
+/// Roles: the key in the parameter file, and the name in the adapter's flags.
 const ROLES: [(&str, &str); 4] = [
     ("nodeController", "node-controller"),
     ("serviceController", "service-controller"),
     ("routeController", "route-controller"),
     ("operator", "operator"),
 ];
-/// Somebody of the same cluster whom the adapter gave no role.
+/// A ServiceAccount of the same cluster that has no role.
 const STRANGER: (&str, &str) = ("stranger", "stranger");
 
 pub(super) fn start(mut lane: Lane) -> anyhow::Result<Lane> {
@@ -48,7 +48,7 @@ pub(super) fn start(mut lane: Lane) -> anyhow::Result<Lane> {
         format!("--tls-cert={}", certificate.display()),
         format!("--tls-key={}", key.display()),
         "--authentication=service-account".to_owned(),
-        // Lengthened by up to a tenth, by chance.
+        // The adapter adds up to a tenth at random.
         "--max-connection-age=5s".to_owned(),
         format!("--cluster-id={CLUSTER}"),
         format!("--token-issuer={ISSUER}"),

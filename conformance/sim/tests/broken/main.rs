@@ -1,9 +1,9 @@
-//! The test of the tests: the suite against adapters that are wrong in one way each. Each must fail exactly the checks that the table
-//! `broken.table` names, and the good adapter none.
+//! The test of the suite: runs it against adapters that each have one fault. Each must fail exactly the checks in the table `broken.table`,
+//! and the adapter without fault none.
 //!
-//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. A run tries the good adapter and a sample of the others, which
-//! differs from commit to commit. `BROKEN_ADAPTERS=all` tries all, and the names of some faults with commas try those.
-//! `UPDATE_BROKEN_TABLE`, with the same values, runs all checks of the first two tiers and writes what failed into the table: for a new
+//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. A run tries the adapter without fault and a sample of the
+//! others, which differs from commit to commit. `BROKEN_ADAPTERS=all` tries all, and a comma-separated list of faults tries those.
+//! `UPDATE_BROKEN_TABLE`, with the same values, runs all checks of the first two tiers and writes the failed ones into the table: for a new
 //! check or a new fault.
 
 #![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
@@ -23,15 +23,15 @@ use self::{
     table::{GOOD, Row, rows, write},
 };
 
-/// Adapters at once: most of the time all of them wait.
+/// Number of adapters at once: each waits most of the time.
 const AT_ONCE: usize = 6;
-/// Which rows are tried.
+/// The variable that selects rows to try.
 const CHOICE: &str = "BROKEN_ADAPTERS";
-/// Which rows are written instead of tested.
+/// The variable that selects rows to update instead of testing them.
 const UPDATE: &str = "UPDATE_BROKEN_TABLE";
 
 #[test]
-fn every_mistake_is_in_the_table() {
+fn every_fault_is_in_the_table() {
     let rows: Vec<String> = rows().expect("a table").into_iter().map(|row| row.fault).collect();
     let faults = Fault::value_variants().iter().map(ToString::to_string);
     let missing: Vec<String> = faults.filter(|fault| !rows.contains(fault)).collect();
@@ -40,12 +40,15 @@ fn every_mistake_is_in_the_table() {
         "not in broken.table: {missing:?}; add lines `<fault> -`, then {UPDATE}=<fault>,..."
     );
     for row in &rows {
-        assert!(row == GOOD || Fault::from_str(row, false).is_ok(), "{row}: adapter-sim knows no such fault");
+        assert!(
+            row == GOOD || Fault::from_str(row, false).is_ok(),
+            "{row}: adapter-sim has no fault of this name"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_mistake_fails_its_checks_and_no_others() {
+async fn each_fault_fails_its_checks_and_no_others() {
     match names(UPDATE) {
         Some(faults) => renew(&faults).await,
         None => compare().await,
@@ -56,7 +59,7 @@ async fn compare() {
     let rows = sample::choose(rows().expect("a table"), names(CHOICE).as_deref());
     let looks = rows.into_iter().map(|row| look(row, Depth::Usual));
     let mut seen = all(looks).await;
-    // What only a busy machine did is not there when one is looked at alone.
+    // A difference caused by a busy machine does not recur when the row runs alone.
     for one in &mut seen {
         if !one.is_as_told() {
             *one = look(one.row.clone(), Depth::Usual).await;
@@ -65,20 +68,21 @@ async fn compare() {
     }
     let wrong: Vec<String> = seen.iter().filter(|one| !one.is_as_told()).map(Seen::difference).collect();
     let repair = format!(
-        "these again, with any commit: {CHOICE}=<fault>,... cargo test -p conformance-sim --test broken; \
-         if what is seen is right: {UPDATE}=<fault>,... in its place"
+        "to repeat these, independent of the commit: {CHOICE}=<fault>,... cargo test -p \
+         conformance-sim --test broken; if the new results are right, update the table: \
+         {UPDATE}=<fault>,... instead"
     );
     assert!(wrong.is_empty(), "\n{}\n{repair}", wrong.join("\n"));
 }
 
-/// Writes the rows of these faults as they are seen.
+/// Updates the rows of these faults with the observed results.
 async fn renew(faults: &[String]) {
     let table = rows().expect("a table");
     let chosen = sample::named(table.clone(), faults);
     let looks: Vec<_> = chosen.into_iter().map(|row| look(row, Depth::Full)).collect();
     let seen = all(looks.into_iter()).await;
     let unseen: Vec<String> = seen.iter().filter(|one| !one.ran()).map(Seen::difference).collect();
-    assert!(unseen.is_empty(), "nothing is written:\n{}", unseen.join("\n"));
+    assert!(unseen.is_empty(), "no result for some faults, the table is unchanged:\n{}", unseen.join("\n"));
     let renewed = table.into_iter().map(|row| {
         let found = seen.iter().find(|one| one.row.fault == row.fault);
         found.map_or(row, Seen::renewed)
@@ -93,7 +97,7 @@ fn names(variable: &str) -> Option<Vec<String>> {
     Some(words.split(',').map(|word| word.trim().to_owned()).collect())
 }
 
-/// Looks at some at a time, whichever is done first. The order is that of the table.
+/// Runs some rows at a time, and returns the results in the order of the table.
 async fn all(looks: impl Iterator<Item = impl Future<Output = Seen>>) -> Vec<Seen> {
     let numbered = looks.enumerate().map(|(at, look)| async move {
         let seen = look.await;
@@ -105,8 +109,8 @@ async fn all(looks: impl Iterator<Item = impl Future<Output = Seen>>) -> Vec<See
     seen.into_iter().map(|(_, seen)| seen).collect()
 }
 
-/// Prints a row as it was seen, in the form of the file.
+/// Prints a row with the observed results, in the format of the file.
 fn say(seen: &Seen) {
     let row = Row { remark: format!("{:.0} s", seen.took.as_secs_f64()), ..seen.renewed() };
-    writeln!(io::stdout(), "{row}").expect("somebody reads");
+    writeln!(io::stdout(), "{row}").expect("stdout is open");
 }

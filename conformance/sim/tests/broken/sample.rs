@@ -1,18 +1,18 @@
-//! Which rows of the table a run tries.
+//! The rows of the table that a run tries.
 
 use std::process::Command;
 
 use crate::table::{GOOD, Row};
 
-/// A run tries one row in so many: with each commit the next, so that after so many commits in a row each was tried.
+/// A run tries every n-th row, and the next ones with each commit, so that n commits in a row try all.
 const ONE_IN: u64 = 6;
-/// Stands for all rows.
+/// The value that selects all rows.
 const ALL: &str = "all";
 
-/// The rows that are named; without any, the good adapter and a sample that depends on the commit.
+/// The named rows; without names, the adapter without fault and a sample that depends on the commit.
 ///
 /// # Panics
-/// If a name is in no row.
+/// Panics if the table has no row of a name.
 pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
     match faults {
         Some(faults) => named(rows, faults),
@@ -23,7 +23,7 @@ pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
 /// The rows of these faults, or all.
 ///
 /// # Panics
-/// If a name is in no row.
+/// Panics if the table has no row of a name.
 pub(crate) fn named(rows: Vec<Row>, faults: &[String]) -> Vec<Row> {
     let known = |fault: &String| fault == ALL || rows.iter().any(|row| row.fault == *fault);
     let unknown: Vec<&String> = faults.iter().filter(|fault| !known(fault)).collect();
@@ -37,7 +37,7 @@ fn sample(rows: Vec<Row>, seed: u64) -> Vec<Row> {
     (0..).zip(rows).filter(|(at, row)| row.fault == GOOD || chosen(*at)).map(|(_, row)| row).collect()
 }
 
-/// How many commits there are, 0 where there is no repository.
+/// The number of commits, 0 outside of a repository.
 fn commit() -> u64 {
     let arguments = ["rev-list", "--count", "HEAD"];
     let answer = Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
@@ -46,7 +46,7 @@ fn commit() -> u64 {
 }
 
 #[test]
-fn samples_of_some_commits_are_all_rows() {
+fn consecutive_samples_cover_all_rows() {
     let rows = crate::table::rows().expect("a table");
     let mut tried: Vec<String> = Vec::new();
     for seed in 0..ONE_IN {

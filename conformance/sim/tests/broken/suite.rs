@@ -14,28 +14,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::table::{GOOD, Row};
 
-/// Checks that every adapter is asked, beside those that its row names: some of each family that cost next to nothing and wait for nothing,
-/// so that eighty adapters take minutes. Left out are those that measure or wait for real time (pauses, horizons, outages, deadlines), make
-/// crowds, make load balancers one after another, kill adapters, or need replicas and callers with identities.
+/// Checks that run against every adapter, in addition to those in its row: some of each family that are quick, so that eighty adapters take
+/// minutes. Excluded are checks that measure or wait for real time (pauses, horizons, outages, deadlines), use many objects, create load
+/// balancers one after another, kill adapters, or need replicas or callers with identities.
 const ALWAYS: [&str; 23] = [
     "ID-04", "ID-05", "ID-06", "ERR-01", "ERR-02", "ERR-03", "ERR-04", "ERR-07", "ERR-08", "INS-01",
     "INS-02", "INS-03", "INS-04", "INS-09", "INS-12", "LB-01", "LB-02", "LB-08", "LB-14", "LB-15", "RT-01",
     "RT-03", "RT-04",
 ];
 
-/// So scarce that whoever has no budget shows on a busy machine, too.
+/// So low that calls without a budget show on a busy machine, too.
 const SCARCE: Bucket = Bucket { rate: 1, burst: 20 };
 
-/// A broken adapter makes checks wait in vain: no longer than that.
+/// Limit of each check, because with a broken adapter many wait in vain.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// What stands in place of a check where none ran.
+/// Stands for the check if none could run.
 const SETTING: &str = "the setting";
 
-/// What does not recover does not recover later either.
+/// Time to recover; a broken adapter that does not recover in it does not recover later either.
 const HEAL: Duration = Duration::from_secs(8);
 
-/// Which checks run beside those that shall fail.
+/// The checks that run in addition to those that must fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// [`ALWAYS`].
@@ -44,13 +44,13 @@ pub(crate) enum Depth {
     Full,
 }
 
-/// What the suite said of an adapter.
+/// The result of a run against one adapter.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) row: Row,
-    /// Each with all that it said.
+    /// The failed checks, each with its report.
     pub(crate) failed: BTreeMap<String, String>,
-    /// Checks that the table expects to fail, and that did not run.
+    /// Checks that should fail according to the table, and did not run.
     pub(crate) skipped: Vec<String>,
     pub(crate) took: Duration,
 }
@@ -58,27 +58,27 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn is_as_told(&self) -> bool {
         let Row { fails, may_fail, .. } = &self.row;
-        // What stands after the bar is not tried.
+        // Checks after the bar are not tried.
         let expected = |id: &String| fails.contains(id) || may_fail.contains(id);
         fails.iter().all(|id| self.failed.contains_key(id)) && self.failed.keys().all(expected)
     }
 
-    /// Whether anything is known of the adapter.
+    /// Whether the suite could run.
     pub(crate) fn ran(&self) -> bool {
         !self.failed.contains_key(SETTING)
     }
 
-    /// The row as it should be then.
+    /// The row with the observed results.
     pub(crate) fn renewed(&self) -> Row {
         let surely = |id: &&String| !self.row.may_fail.contains(id);
-        // One that nothing was said of is tried from now on.
+        // In a row without checks, all failed ones go before the bar.
         let first = self.row.fails.is_empty() && self.row.fault != GOOD;
         let each_time = |id: &String| first || ALWAYS.contains(&id.as_str()) || self.row.fails.contains(id);
         let (fails, fails_too) = self.failed.keys().filter(surely).cloned().partition(each_time);
         Row { fails, fails_too, ..self.row.clone() }
     }
 
-    /// What differs, with the words of the checks that should not have failed.
+    /// The differences, with the reports of the checks that should not have failed.
     pub(crate) fn difference(&self) -> String {
         let Self { row: Row { fault, fails, may_fail, .. }, failed, skipped, .. } = self;
         let missed: Vec<&String> = fails.iter().filter(|id| !failed.contains_key(*id)).collect();
@@ -89,7 +89,7 @@ impl Seen {
             text += &format!("did not fail {missed:?} (skipped: {skipped:?}); ");
         }
         if !more.is_empty() {
-            text += &format!("failed what it should not:\n{}", more.join("\n"));
+            text += &format!("unexpected failures:\n{}", more.join("\n"));
         }
         text
     }
@@ -105,7 +105,7 @@ pub(crate) async fn look(row: Row, depth: Depth) -> Seen {
     Seen { row, failed, skipped, took: begun.elapsed() }
 }
 
-/// What is run against an adapter.
+/// The checks to run against an adapter.
 fn chosen(row: &Row, depth: Depth) -> Vec<Check> {
     let wanted = |check: &Check| match depth {
         Depth::Usual => ALWAYS.contains(&check.id),

@@ -1,37 +1,36 @@
-//! The table: a fault, and the checks that it fails.
+//! The table of faults and the checks that each fails.
 
 use std::{fmt, fs, io, path::Path};
 
 /// The adapter without a fault.
 pub(crate) const GOOD: &str = "none";
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.table");
-/// What its first lines say.
-const HEAD: &str = "\
-# A mistake of adapter-sim (--break), and the checks that it fails; - stands for none, with the reason as the remark.
-# One with a question mark fails by how quick the machine is.
-# Each run of the tests tries it against the checks before the bar and some quick ones, and it fails those before the bar alone.
-# Those after the bar fail, too: UPDATE_BROKEN_TABLE tries all of the first two tiers, and of the third those before the bar.
+/// The comment at the beginning of the file.
+const HEAD: &str = "# A fault of adapter-sim (--break), and the checks that it fails; - means none, with the reason in the comment.
+# A check with a question mark may fail or pass, depending on the speed of the machine.
+# Each test run executes the checks before the bar and some quick ones; exactly those before the bar must fail.
+# The checks after the bar fail, too: UPDATE_BROKEN_TABLE executes all of the first two tiers, and of the third those before the bar.
 ";
 
-/// A line of it.
+/// A row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// As `adapter-sim --break` calls it, or [`GOOD`].
+    /// The fault's name in `adapter-sim --break`, or [`GOOD`].
     pub(crate) fault: String,
-    /// The checks that fail, in order, of those that each run of the tests tries.
+    /// The failing checks that each test run executes, in order.
     pub(crate) fails: Vec<String>,
-    /// The others that fail, in order: they take too long to be tried each time.
+    /// The other failing checks, in order: they take too long for each test run.
     pub(crate) fails_too: Vec<String>,
-    /// Checks that may fail, or not.
+    /// Checks that may fail or pass.
     pub(crate) may_fail: Vec<String>,
-    /// For people.
+    /// A comment for the reader.
     pub(crate) remark: String,
 }
 
-/// All lines. `#` begins a remark; `-` stands for none; a bar divides what each run tries from the rest.
+/// Reads all rows. `#` begins a comment; `-` means no check; a bar separates the checks of each test run from the rest.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Fails if the file cannot be read.
 pub(crate) fn rows() -> io::Result<Vec<Row>> {
     let text = fs::read_to_string(Path::new(FILE))?;
     let row = |line: &str| {
@@ -48,10 +47,10 @@ pub(crate) fn rows() -> io::Result<Vec<Row>> {
     Ok(text.lines().filter_map(row).collect())
 }
 
-/// Replaces the file.
+/// Writes the file.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Fails if the file cannot be written.
 pub(crate) fn write(rows: &[Row]) -> io::Result<()> {
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     fs::write(Path::new(FILE), format!("{HEAD}{lines}"))

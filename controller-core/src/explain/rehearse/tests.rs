@@ -11,10 +11,10 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// All nodes of the ledger, and a rehearsal that takes its time.
+/// All nodes of the ledger, and a rehearsal that takes some time.
 #[derive(Default)]
 struct Stage {
-    /// Those that were asked about, in order.
+    /// The objects that were asked about, in order.
     asked: Plain<Vec<String>>,
     takes: Duration,
     all: Vec<Object>,
@@ -63,7 +63,7 @@ impl Rehearse for Stage {
     }
 }
 
-/// A controller with so many nodes that are not as wanted.
+/// A controller with this number of nodes that are not in sync.
 fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
     staged_as(nodes, Stage { takes, ..Stage::default() })
 }
@@ -111,9 +111,9 @@ async fn pages_follow_one_another_in_the_order_of_keys() {
     assert_eq!(explain.plan("n249").await.expect("it runs").objects, []);
 }
 
-/// No object at all is no proof that there is none.
+/// An empty list of objects does not prove that there are none.
 #[tokio::test(start_paused = true)]
-async fn what_is_not_listed_was_not_looked_at() {
+async fn unlisted_objects_count_as_not_reconciled() {
     for (unlisted, of) in [(false, 0), (true, 1)] {
         let (explain, ..) = staged_as(0, Stage { unlisted, ..Stage::default() });
         let page = explain.plan("").await.expect("it runs");
@@ -123,7 +123,7 @@ async fn what_is_not_listed_was_not_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_found_is_good_for_five_seconds_whoever_asks_and_for_whatever_page() {
+async fn results_are_reused_for_five_seconds() {
     let (explain, stage, _ledger) = staged(3, Duration::ZERO);
     let first = explain.plan("").await.expect("it runs");
     assert_eq!(stage.asked(), ["10.0.9.0/24", "n000", "n001", "n002"]);
@@ -138,13 +138,13 @@ async fn what_was_found_is_good_for_five_seconds_whoever_asks_and_for_whatever_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_does_not_wait_for_long_and_who_hangs_up_wins_nothing() {
+async fn waiting_is_limited_and_disconnecting_saves_no_calls() {
     let (explain, stage, _ledger) = staged(10, SECOND * 3 / 2);
     let page = explain.plan("a").await.expect("it runs");
     let late: Vec<bool> = page.objects.iter().map(|it| it.trouble.is_some()).collect();
     assert_eq!(late, [false, false, true, true, true, true, true, true, true, true]);
     let words = page.objects[9].trouble.as_deref();
-    assert_eq!(words, Some("No answer of the cloud adapter within 4 s: ask again"));
+    assert_eq!(words, Some("No answer from the cloud adapter within 4 s: try again"));
     assert_eq!(stage.asked().len(), 3);
 
     tokio::time::sleep(5 * SECOND).await;
@@ -153,11 +153,11 @@ async fn who_waits_does_not_wait_for_long_and_who_hangs_up_wins_nothing() {
     for _ in 0..20 {
         explain.plan("a").await.expect("it runs");
     }
-    assert!(stage.asked().is_empty(), "it was asked a moment ago");
+    assert!(stage.asked().is_empty(), "it was just asked about");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_way_comes_from_the_ledger() {
+async fn the_cause_of_a_wait_comes_from_the_ledger() {
     let (explain, stage, ledger) = staged(2, Duration::ZERO);
     let reason = Some("VENDOR_QUOTA");
     let waits = Waits { text: "no quota".to_owned(), reason, topic: "quota".to_owned(), told: true };

@@ -8,25 +8,25 @@ use sha2::{Digest as _, Sha256};
 
 use crate::mirror::{Change, Content, put, replace};
 
-/// One event of a watch. Items carry the key that names them in this stream.
+/// An event of a watch. Items carry the key that identifies them in this stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<T> {
     /// A listing begins.
     Reset(Option<Scope>),
-    /// Part of it.
+    /// A part of the listing.
     Items(Vec<(String, T)>),
-    /// It is complete.
+    /// The listing is complete.
     Synced(Synced),
-    /// New or changed.
+    /// A new or changed item.
     Upsert(String, T),
-    /// No longer listed; proves nothing.
+    /// An item has left the listing, which does not prove that it is gone.
     Gone(String),
-    /// Nothing else changed.
+    /// A bookmark: nothing else changed.
     Bookmark(Bookmark),
 }
 
 impl<T> Event<T> {
-    /// The same event over other items.
+    /// The same event with converted items.
     pub fn map<U>(self, trim: impl Fn(T) -> U) -> Event<U> {
         match self {
             Self::Reset(scope) => Event::Reset(scope),
@@ -41,41 +41,41 @@ impl<T> Event<T> {
     }
 }
 
-/// How a stream can break the protocol. The listing is dropped, the next one starts from the beginning.
+/// How a stream can break the protocol. The listing is dropped, and the next one starts from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// An event that has no place there.
+    /// An event that is not allowed in this state.
     #[error("{event} {place}")]
     Misplaced {
-        /// What came.
+        /// The event.
         event: &'static str,
-        /// Where.
+        /// The state.
         place: &'static str,
     },
-    /// The listing holds another number of items than its end says; items twice count once.
+    /// The number of distinct items differs from the one announced at the end of the listing.
     #[error("listing of {count} items has {got} different ones")]
     Count {
-        /// What was announced.
+        /// The announced number.
         count: u64,
-        /// What was received.
+        /// The received number.
         got: u64,
     },
-    /// The listing holds other items than its end says.
+    /// The received items differ from those that the checksum was computed from.
     #[error("listing has a wrong checksum")]
     Checksum,
 }
 
-/// What one event brings about.
+/// The effects of one event.
 #[derive(Debug)]
 pub(super) struct Effects<T> {
     pub(super) changes: Vec<Change<String, T>>,
-    /// The other side shows that it is there.
+    /// The event shows that the other side is alive.
     pub(super) alive: bool,
-    /// The content is what the vendor said at this time, on the adapter's clock.
+    /// The content matches the vendor's answer of this time, by the adapter's clock.
     pub(super) observed: Option<Timestamp>,
     /// A listing is complete.
     pub(super) synced: bool,
-    /// The fingerprint of the scope was another one before: (before, now).
+    /// The fingerprint of the scope changed: (before, now).
     pub(super) moved: Option<(String, String)>,
 }
 
@@ -85,16 +85,16 @@ impl<T> Default for Effects<T> {
     }
 }
 
-/// Where in the protocol we are. Outlives connections.
+/// The state of the protocol. Outlives connections.
 #[derive(Debug)]
 pub(super) struct Protocol<T> {
-    /// Some while a listing runs.
+    /// The items of a listing in progress.
     listing: Option<Listing<T>>,
-    /// Belongs to the content in force, never to a listing under way.
+    /// Belongs to the current content, never to a listing in progress.
     token: String,
-    /// Fingerprint of the scope that the content in force belongs to.
+    /// Fingerprint of the scope of the current content.
     scope: Option<String>,
-    /// Continuity holds: changes may be applied to the content in force.
+    /// Whether changes may be applied to the current content: no event was missed since.
     live: bool,
 }
 
@@ -111,17 +111,17 @@ impl<T> Default for Protocol<T> {
 }
 
 impl<T: PartialEq> Protocol<T> {
-    /// What to resume from; empty: from the beginning.
+    /// The token to resume from; empty: from the beginning.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Fingerprint of the scope of the content in force.
+    /// Fingerprint of the scope of the current content.
     pub(super) fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }
 
-    /// The stream is gone: a listing under way says nothing. After a violation nothing is resumed either.
+    /// Handles the end of the stream: drops a listing in progress. After a violation, the watch is not resumed either.
     pub(super) fn disconnected(&mut self, violated: bool) {
         self.listing = None;
         if violated {
@@ -182,7 +182,7 @@ impl<T: PartialEq> Protocol<T> {
         Ok(Effects { changes, alive: true, observed, synced: true, moved })
     }
 
-    /// A change alone does not say how old the rest is.
+    /// A single change does not say how old the other items are.
     fn change(
         &mut self,
         event: &'static str,

@@ -1,4 +1,4 @@
-//! The three watches of the contract, each as one type.
+//! The three watches of the contract, one type each.
 
 use std::future::Future;
 
@@ -16,9 +16,9 @@ use crate::adapter::{Adapter, Call};
 
 /// One watch of the contract.
 pub trait Source: Send + Sync + 'static {
-    /// What is watched.
+    /// The watched item.
     type Item: Send;
-    /// The message of the stream.
+    /// The message type of the stream.
     type Response: Send + 'static;
     /// The name of the RPC.
     const CALL: &'static str;
@@ -30,7 +30,7 @@ pub trait Source: Send + Sync + 'static {
         resume_token: String,
     ) -> impl Future<Output = Result<Response<Streaming<Self::Response>>, Status>> + Send;
 
-    /// Reads one message. `None`: an event of a newer contract.
+    /// Decodes one message. `None`: an event of a newer contract.
     fn event(&self, response: Self::Response) -> Option<Event<Self::Item>>;
 }
 
@@ -103,7 +103,7 @@ impl Source for LoadBalancers {
 /// The cluster's routes and foreign ones that overlap these CIDRs, keyed by the vendor's ID.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Where pods may live.
+    /// The CIDRs that pods get addresses from.
     pub cluster_cidrs: Vec<String>,
 }
 

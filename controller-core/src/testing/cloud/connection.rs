@@ -20,10 +20,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{service::Routes, transport::Server};
 
-/// Room for what is under way in each direction.
+/// Buffer size in each direction.
 const BUFFER: usize = 64 * 1024;
 
-/// Makes connections to the fake adapter, one server each.
+/// Makes connections to the fake adapter, with one server each.
 #[derive(Clone, Debug)]
 pub(super) struct Connector(Arc<Mutex<Connections>>);
 
@@ -32,7 +32,7 @@ struct Connections {
     routes: Routes,
     /// `None` while the adapter is away.
     power: Option<CancellationToken>,
-    /// What servers say arrives no more.
+    /// Whether the servers' output is held back.
     hangs: Arc<AtomicBool>,
     servers: JoinSet<()>,
 }
@@ -70,7 +70,7 @@ impl Connector {
         let routes = connections.routes.clone();
         connections.servers.spawn(async move {
             let incoming = futures::stream::iter([Ok::<_, io::Error>(server)]);
-            // A connection that was cut is what the test asked for.
+            // The test asked for the cut of the connection.
             let _cut = Server::builder().add_routes(routes).serve_with_incoming(incoming).await.is_err();
         });
         let cut = power.cancelled_owned().boxed();
@@ -117,7 +117,7 @@ impl AsyncRead for Cuttable {
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
         if self.hangs.load(Ordering::Relaxed) {
-            // Only a cut wakes it.
+            // Only a cut wakes the task.
             return Poll::Pending;
         }
         Pin::new(&mut self.stream).poll_read(context, buffer)

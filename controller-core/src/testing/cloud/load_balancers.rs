@@ -1,4 +1,4 @@
-//! Load balancers: an ensure is done at once, or after as many PENDING answers as the test ordered.
+//! Load balancers: an ensure completes at once, or after as many PENDING answers as the test ordered.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{
     watch::{Said, watch},
 };
 
-/// As long as an ensure is pending, the caller is asked to come back after this.
+/// The retry delay while an ensure is pending.
 const RETRY: prost_types::Duration = prost_types::Duration { seconds: 2, nanos: 0 };
 
 #[tonic::async_trait]
@@ -77,14 +77,14 @@ impl LoadBalancerService for Service {
     }
 }
 
-/// A call that changes a load balancer, until it is answered or given up.
+/// A call that changes a load balancer, until it is answered or cancelled.
 struct UnderWay {
     shared: Arc<Shared>,
     owner: String,
 }
 
 impl UnderWay {
-    /// Lasts as long as the test ordered.
+    /// Waits as long as the test ordered.
     async fn new(shared: &Arc<Shared>, rpc: &'static str, key: Option<&LoadBalancerKey>) -> Self {
         let owner = key.map(|key| key.owner_uid.clone()).unwrap_or_default();
         let slow = {
@@ -142,7 +142,7 @@ fn ensure(
     };
     let pending = state.pending > 0;
     state.pending = state.pending.saturating_sub(1);
-    // The one that it shall share is there, whichever that is.
+    // The load balancer that is to be shared exists, whichever it is.
     let shared = Some(&spec.load_balancer_id).filter(|id| !id.is_empty());
     let vendor_id = shared.cloned().unwrap_or_else(|| format!("lb-{}", key.owner_uid));
     let before =
@@ -179,7 +179,7 @@ fn ensure(
     Ok(answer)
 }
 
-/// One call for the load balancer, and one a listener; nothing for one that is as asked for.
+/// One step for the load balancer, and one per listener; none if the load balancer already has the desired state.
 fn would_ensure(
     state: &mut State,
     request: EnsureLoadBalancerRequest,
@@ -243,12 +243,12 @@ fn delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadB
     }
 }
 
-/// Tells two desired states apart; nobody relies on how.
+/// Distinguishes desired states; the format does not matter.
 fn hash(spec: &LoadBalancerSpec) -> String {
     format!("v1:{:x}", crate::mirror::cloud::checksum(&[format!("{spec:?}")]))
 }
 
-/// The address that it has, or the next free one.
+/// The address that the load balancer has, or the next free one.
 fn address(state: &State, vendor_id: &str) -> Vec<LoadBalancerAddress> {
     if let Some(known) = state.load_balancers.get(vendor_id) {
         return known.addresses.clone();

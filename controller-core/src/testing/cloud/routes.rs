@@ -1,4 +1,4 @@
-//! Routes, done at once, or after as long as the test ordered. A route to a destination that somebody else's route has is a conflict.
+//! Routes, which take effect at once or after as long as the test ordered. A route to the destination of a foreign route is a conflict.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -43,7 +43,7 @@ impl RouteService for Service {
     }
 }
 
-/// One call for all that are to be laid or removed; nothing is judged but what is somebody else's.
+/// One call for all routes that are to be created or deleted; only conflicts with foreign routes are checked.
 fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesResponse {
     state.dry_runs.push("ApplyRoutes");
     let (add, remove) = (request.upserts.len(), request.deletes.len());
@@ -67,7 +67,7 @@ fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesRes
     }
 }
 
-/// Somebody else's route to the same destination.
+/// A foreign route to the same destination.
 fn in_the_way(state: &State, key: Option<&RouteKey>) -> Option<AdapterError> {
     let to = &key?.destination;
     let foreign = |other: &Route| other.destination == *to && other.owner() != RouteOwner::Mine;

@@ -1,4 +1,4 @@
-//! The fake adapter under a real client and a mirror: the whole way of the cloud side.
+//! The fake adapter under a real client and a mirror: the whole cloud side.
 
 mod replicas;
 
@@ -30,7 +30,7 @@ fn names(mirror: &Mirror<String, String>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_sees_what_was_there_and_what_happens() {
+async fn a_mirror_shows_existing_objects_and_changes() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     cloud.put(instance("sim://north/i-1").named("a"));
     let mirror = follow(&cloud, &mut tasks);
@@ -60,15 +60,15 @@ async fn a_mirror_is_as_old_as_what_the_adapter_knows() {
     mirror.synced().await;
     cloud.lists(false);
     tokio::time::sleep(Duration::from_hours(1)).await;
-    assert_eq!(mirror.age().map(|age| age.as_secs()), Some(3600), "bookmarks make nothing younger");
-    assert_eq!(mirror.readiness(), Ok(()), "the adapter is there");
+    assert_eq!(mirror.age().map(|age| age.as_secs()), Some(3600), "bookmarks do not reduce the age");
+    assert_eq!(mirror.readiness(), Ok(()), "the adapter answers");
     cloud.lists(true);
     tokio::time::sleep(Duration::from_secs(31)).await;
     assert!(mirror.age().is_some_and(|age| age.as_secs() <= 30), "{:?}", mirror.age());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_with_another_clock_is_believed_as_far_as_it_is_possible() {
+async fn the_age_is_bounded_despite_a_wrong_adapter_clock() {
     let clock = Clock::starting_at(BEGIN);
     let mirror: Mirror<String, ()> = Mirror::new("instances", clock);
     let minute = Duration::from_mins(1);
@@ -79,7 +79,7 @@ async fn an_adapter_with_another_clock_is_believed_as_far_as_it_is_possible() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_waits_for_the_adapter_and_goes_on_when_it_is_back() {
+async fn a_mirror_waits_for_the_adapter_and_resumes() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     cloud.away(true);
     cloud.put(instance("sim://north/i-1").named("a"));
@@ -90,15 +90,15 @@ async fn a_mirror_waits_for_the_adapter_and_goes_on_when_it_is_back() {
     mirror.synced().await;
     cloud.away(true);
     eventually("the second outage is noticed", || !mirror.link().is_up()).await;
-    assert_eq!(names(&mirror), ["a"], "the content stays in force");
+    assert_eq!(names(&mirror), ["a"], "the content stays");
     cloud.put(instance("sim://north/i-1").named("b"));
     cloud.away(false);
-    eventually("what happened meanwhile is seen", || names(&mirror) == ["b"]).await;
+    eventually("changes during the outage are seen", || names(&mirror) == ["b"]).await;
     assert!(mirror.link().is_up());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_replaced_at_once_is_no_outage() {
+async fn an_immediate_replacement_is_not_an_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
@@ -113,7 +113,7 @@ async fn an_adapter_that_is_replaced_at_once_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_is_replaced_twice_within_seconds_is_no_outage() {
+async fn two_quick_replacements_are_not_an_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
@@ -131,7 +131,7 @@ async fn an_adapter_that_is_replaced_twice_within_seconds_is_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_breaks_off_each_watch_is_an_outage() {
+async fn an_adapter_that_breaks_each_watch_is_an_outage() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     let mirror = follow(&cloud, &mut tasks);
     mirror.synced().await;
@@ -155,15 +155,15 @@ async fn an_adapter_that_hangs_is_an_outage() {
     mirror.synced().await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     cloud.hang(true);
-    // The connection is given up after 30 s, and the attempt after that tells.
+    // The connection is given up after 30 s, and the next attempt reports the outage.
     tokio::time::sleep(Duration::from_secs(65)).await;
     assert!(mirror.readiness().is_err(), "{}", mirror.link());
     cloud.hang(false);
-    eventually("it is back", || mirror.readiness().is_ok()).await;
+    eventually("the adapter is back", || mirror.readiness().is_ok()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_answers_each_reference_and_errors_are_typed() {
+async fn a_batch_answers_each_reference_with_typed_errors() {
     let cloud = FakeCloud::new();
     cloud.put(instance("sim://north/i-1").named("a"));
     let adapter = cloud.adapter();
@@ -183,7 +183,7 @@ async fn a_batch_answers_each_reference_and_errors_are_typed() {
     assert_eq!(answer.expect_err("ordered"), error);
     cloud.away(true);
     let answer = adapter.batch_get_instances(Call::default(), refs).await.expect_err("away");
-    assert_eq!(answer.reason, Reason::OutcomeUnknown, "cut off while under way: {answer}");
+    assert_eq!(answer.reason, Reason::OutcomeUnknown, "cut off in progress: {answer}");
     let refs = Vec::new();
     let answer = adapter.batch_get_instances(Call::default(), refs).await.expect_err("away");
     assert_eq!(answer.reason, Reason::VendorUnavailable, "refused: {answer}");
@@ -195,7 +195,7 @@ async fn a_batch_answers_each_reference_and_errors_are_typed() {
             .map(|request| request.context.clone().unwrap_or_default().request_id)
             .collect()
     });
-    assert_eq!(ids.len(), 1, "only what was answered is kept: {ids:?}");
+    assert_eq!(ids.len(), 1, "only answered calls are recorded: {ids:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,33 +220,35 @@ async fn an_ensure_without_a_change_has_no_steps() {
     assert_eq!(steps, [(1, 1), (0, 0), (1, 1), (0, 0)]);
 }
 
+// Behaviour: P5
 #[tokio::test(start_paused = true)]
-async fn a_refused_caller_makes_the_process_unready_until_it_is_let_in() {
+async fn a_refused_caller_is_unready_until_it_is_accepted() {
     let (cloud, kube) = (FakeCloud::new(), crate::testing::FakeKube::new());
     let names = crate::start::Names { controller: "node-controller", component: "node", managed: &[] };
     let process = crate::testing::process(names, &kube, &cloud);
     cloud.fail_next("GetInfo", AdapterError::new(Reason::CallerUnauthenticated, "the token is too old"));
     process.adapter.get_info().await.expect_err("refused");
-    let unready = process.health.readiness().expect_err("not let in");
+    let unready = process.health.readiness().expect_err("refused");
     assert_eq!(
         unready,
         "adapter: cloud adapter refuses GetInfo: CALLER_UNAUTHENTICATED: the token is too old"
     );
-    process.adapter.get_info().await.expect("let in");
+    process.adapter.get_info().await.expect("accepted");
     assert_eq!(process.health.readiness(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_is_not_let_in_says_so() {
+async fn a_refused_mirror_reports_it() {
     let (cloud, mut tasks) = (FakeCloud::new(), JoinSet::new());
     for _ in 0..3 {
         cloud
             .fail_next("WatchInstances", AdapterError::new(Reason::CallerForbidden, "not with this cluster"));
     }
     let mirror = follow(&cloud, &mut tasks);
-    eventually("it says so", || {
+    eventually("the mirror reports the refusal", || {
         let unready = mirror.readiness().err().unwrap_or_default();
-        unready.contains("it does not let this controller in: CALLER_FORBIDDEN: not with this cluster")
+        unready
+            .contains("the adapter does not let this controller in: CALLER_FORBIDDEN: not with this cluster")
     })
     .await;
     mirror.synced().await;

@@ -1,4 +1,4 @@
-//! One watch for the three collections: a listing, and then the differences between what was sent and what is there.
+//! One watch for the three collections: a listing, and then the differences between what was sent and what exists.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use tonic::Status;
 use super::{Messages, Shared, State};
 use crate::mirror::cloud::checksum;
 
-/// As the contract asks.
+/// The interval in the contract.
 const BOOKMARK: Duration = Duration::from_secs(30);
 
-/// What a stream says, over any item.
+/// An event of a stream, over any item.
 pub(super) enum Said<T> {
     Reset(Reset),
     Items(Vec<T>),
@@ -23,7 +23,7 @@ pub(super) enum Said<T> {
     Bookmark(Bookmark),
 }
 
-/// Streams a collection. A resume token is not honoured: the adapter may always answer with a Reset.
+/// Streams a collection. Ignores resume tokens: an adapter may always answer with a Reset.
 pub(super) fn watch<T, M>(
     shared: &Arc<Shared>,
     collection: fn(&State) -> BTreeMap<String, T>,
@@ -65,7 +65,7 @@ struct Sent<T> {
 }
 
 impl<T: Clone + PartialEq> Sent<T> {
-    /// What is shown, and when the vendor was asked for it.
+    /// The content, and when the vendor was asked for it.
     fn look(&self, collection: fn(&State) -> BTreeMap<String, T>) -> (BTreeMap<String, T>, Timestamp) {
         let state = self.shared.state();
         (collection(&state), self.shared.observed(&state))
@@ -86,7 +86,7 @@ fn bookmark<T>(observed_at: Timestamp) -> Said<T> {
     Said::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
 }
 
-/// A project as the adapter tells it.
+/// The scope for a project.
 pub(super) fn scope_of(project: &str) -> Scope {
     Scope { project: project.to_owned(), fingerprint: project.to_owned(), ..Scope::default() }
 }

@@ -1,6 +1,6 @@
-//! What goes wrong between a client and the API server, as a test orders it.
+//! Faults between a client and the API server, as a test orders them.
 //!
-//! A fault meets requests, not objects: it says which by verb, resource and name, and how many of them.
+//! A fault applies to requests, not objects: it selects them by verb, resource and name, and limits their number.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::{FakeKube, request::Target};
 
-/// What a request wants, in the words of the API server's rights, but that a listing's later pages have a word of their own.
+/// The verb of a request, in RBAC's terms, except that the later pages of a listing have a verb of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// One object.
@@ -17,7 +17,7 @@ pub enum Verb {
     List,
     /// A later page.
     Continue,
-    /// Whatever happens from now on.
+    /// A watch.
     Watch,
     /// A new object.
     Create,
@@ -27,14 +27,14 @@ pub enum Verb {
     Delete,
 }
 
-/// Something that goes wrong, and with which requests. Events are met only by a fault that names them.
+/// A fault, and the requests that it applies to. It applies to Events only if it names them.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Fault {
     what: What,
     on: On,
     name: Option<String>,
-    /// How many requests it still meets. `None`: all, until [`FakeKube::heal`].
+    /// How many more requests it applies to. `None`: all, until [`FakeKube::heal`].
     left: Option<u32>,
 }
 
@@ -47,36 +47,36 @@ enum On {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// Refused, with the `Retry-After` that the answer bears.
+    /// Refused, with the `Retry-After` of the answer.
     Refused(StatusCode, Option<Duration>),
-    /// Done at once, and answered after this time.
+    /// Takes effect at once, and is answered after this time.
     Slow(Duration),
-    /// Not done and never answered.
+    /// Neither takes effect nor is answered.
     Hangs,
 }
 
 impl Fault {
-    /// Answered with this HTTP status; nothing is done.
+    /// The request is answered with this HTTP status and has no effect.
     pub fn status(code: u16) -> Self {
         Self::new(What::Refused(StatusCode::from_u16(code).unwrap_or_default(), None))
     }
 
-    /// Answered as the API server's own flow control does: 429 in plain text, with a `Retry-After` in whole seconds.
+    /// The request is answered as by the API server's own flow control: 429 in plain text, with a `Retry-After` in whole seconds.
     pub fn throttled(retry_after: Duration) -> Self {
         Self::new(What::Refused(StatusCode::TOO_MANY_REQUESTS, Some(retry_after)))
     }
 
-    /// Done at once, and answered after this time: a client that does not wait so long does not know whether it was done.
+    /// The request takes effect at once and is answered after this time: a client with a shorter timeout does not know the outcome.
     pub fn slow(by: Duration) -> Self {
         Self::new(What::Slow(by))
     }
 
-    /// Not done and not answered, until [`FakeKube::heal`] breaks the connection.
+    /// The request has no effect and no answer, until [`FakeKube::heal`] breaks the connection.
     pub fn hang() -> Self {
         Self::new(What::Hangs)
     }
 
-    /// Only requests of this verb to this resource: `nodes` with all that belongs to it, `nodes/status` that alone.
+    /// Only requests of this verb to this resource: `nodes` includes its subresources, `nodes/status` is that subresource alone.
     pub fn on(mut self, verb: Verb, resource: &'static str) -> Self {
         self.on = On::One(verb, resource);
         self
@@ -88,13 +88,13 @@ impl Fault {
         self
     }
 
-    /// Only requests for the object of this name.
+    /// Only requests for the object with this name.
     pub fn of(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only the next so many requests.
+    /// Only this number of requests.
     pub fn times(mut self, n: u32) -> Self {
         self.left = Some(n);
         self
@@ -115,7 +115,7 @@ impl Fault {
     }
 }
 
-/// The faults that are ordered, in the order in which they were.
+/// The faults in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
 
@@ -128,7 +128,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// What becomes of a request: the first fault that meets it counts.
+    /// What happens to a request: the first fault that applies to it counts.
     pub(super) fn meet(&mut self, target: &Target) -> Option<What> {
         let fault = self.0.iter_mut().find(|fault| fault.meets(target))?;
         fault.left = fault.left.map(|left| left.saturating_sub(1));
@@ -136,11 +136,11 @@ impl Faults {
     }
 }
 
-/// What somebody else does just before writes are judged.
+/// The changes of other clients just before writes are checked.
 #[derive(Default)]
 pub(super) struct Hooks(VecDeque<Hook>);
 
-/// Gets the fake, to change it.
+/// Takes the fake, to change it.
 pub(super) type Hook = Box<dyn FnOnce(&FakeKube) + Send>;
 
 impl Hooks {

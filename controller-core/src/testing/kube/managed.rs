@@ -1,13 +1,13 @@
-//! Who wrote what: `metadata.managedFields`, as far as a controller asks, of finalizers and of the addresses of load balancers.
+//! Field ownership: `metadata.managedFields`, only for finalizers and the addresses of load balancers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// A manager's fields: the finalizers that it put there, and whether the addresses are its.
+/// The fields of a manager: the finalizers that it added, and whether it owns the addresses.
 type Fields = (BTreeSet<String>, bool);
 
-/// Writes down that `manager` made `new` of `old`. What is gone is nobody's any more.
+/// Records that `manager` changed `old` to `new`. A removed field has no owner any more.
 pub(super) fn note(old: &Value, new: &mut Value, manager: &str) {
     let mut managers = read(new);
     let (before, after) = (finalizers(old), finalizers(new));
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_writer_holds_what_it_wrote_and_what_is_gone_is_nobodys() {
+    fn each_writer_owns_its_fields_until_they_are_removed() {
         let object = |finalizers: &[&str], ip: &str| {
             json!({
                 "metadata": { "finalizers": finalizers },

@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 use super::request::Target;
 
-/// Why the API server does not do as a patch says.
+/// Why the API server refuses a patch.
 #[derive(Debug, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) message: String,
-    /// The field at fault, where it names one.
+    /// The invalid field, if the error names one.
     pub(super) field: Option<&'static str>,
 }
 
@@ -20,14 +20,15 @@ impl Refusal {
     }
 }
 
-/// Lists of objects that strategic merge merges by a key. All other lists are replaced: taints are.
+/// Lists of objects that strategic merge merges by a key. All other lists, such as taints, are replaced.
 const MERGED: [(&str, &str); 2] = [("addresses", "type"), ("conditions", "type")];
-/// Lists of words that strategic merge unites.
+/// Lists of strings that strategic merge merges.
 const UNITED: [&str; 1] = ["finalizers"];
-/// Before the name of such a list, in a patch: what to take out of it.
+/// The prefix of such a list's name in a patch, for the values to remove.
 const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
 
-/// The object after the patch. The status subresource changes status and metadata only, the object itself all but status.
+/// The object after the patch. A patch of the status subresource changes status and metadata only, a patch of the object everything but
+/// status.
 pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Value, Refusal> {
     let bad = |error: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
     let patch: Value = serde_json::from_slice(body).map_err(bad)?;
@@ -48,7 +49,7 @@ pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Valu
     Ok(new)
 }
 
-/// A version that is old is a conflict. A UID is a field that cannot be changed, and is looked at after the version.
+/// An old version is a conflict. A changed UID is an invalid field, and is checked after the version.
 fn check_guards(object: &Value, patch: &Value) -> Result<(), Refusal> {
     let differs = |guard: &str| patch.pointer(guard).filter(|asked| Some(*asked) != object.pointer(guard));
     if differs("/metadata/resourceVersion").is_some() {
@@ -120,7 +121,7 @@ fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
     items
 }
 
-/// Merged by type, two addresses of one type become one: the reason for `$patch: replace`.
+/// Two addresses of one type become one if they are merged by type: the reason for `$patch: replace`.
 fn by_key(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Vec<Value> {
     for item in patch {
         match old.iter_mut().find(|other| other.get(key) == item.get(key)) {
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn each_half_of_an_object_has_its_own_door() {
+    fn spec_and_status_are_patched_separately() {
         let object = json!({ "spec": { "a": 1 }, "status": { "b": 1 } });
         let patch = json!({ "spec": { "a": 2 }, "status": { "b": 2 } });
         let status = patched(&object, "merge-patch", true, &patch);
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_added_and_taken_out_one_by_one() {
+    fn finalizers_are_added_and_removed_one_by_one() {
         let object = json!({ "metadata": { "finalizers": ["a", "b"] } });
         let add = json!({ "metadata": { "finalizers": ["c"] } });
         let result = patched(&object, "strategic-merge-patch", true, &add).expect("good");

@@ -1,33 +1,33 @@
-//! What a request to the API server is about.
+//! Parses a request to the API server.
 
 use http::{Method, request::Parts};
 
 use super::Verb;
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Target {
     pub(super) method: String,
     pub(super) path: String,
-    /// `/api/v1/nodes`; namespaces left out.
+    /// `/api/v1/nodes`, without the namespace.
     pub(super) collection: String,
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
     /// `status`
     pub(super) subresource: Option<String>,
     pub(super) watch: bool,
-    /// Of a watch: it takes bookmarks.
+    /// For a watch: whether it accepts bookmarks.
     pub(super) bookmarks: bool,
-    /// Of a listing or a watch: nothing but the object of this name is asked for.
+    /// For a listing or a watch: the name of the only object that is requested.
     pub(super) only: Option<String>,
-    /// Where a watch goes on.
+    /// The resource version that a watch resumes from.
     pub(super) resource_version: u64,
-    /// How many objects a page of a listing may have. `None`: all.
+    /// Maximum number of objects on a page of a listing. `None`: all.
     pub(super) limit: Option<usize>,
-    /// The last object of the page before.
+    /// The last object of the previous page.
     pub(super) continues: Option<String>,
     pub(super) content_type: String,
-    /// Under which name it writes, if it says so.
+    /// The field manager, if the request names one.
     pub(super) manager: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Target {
                 .find(|(name, _)| *name == key)
                 .map(|(_, value)| value)
         };
-        // The one selector that is used: for a single object.
+        // The only selector that the controllers use: for a single object.
         let selector = query("fieldSelector").map(decoded);
         let only = selector.and_then(|selector| selector.strip_prefix("metadata.name=").map(str::to_owned));
         let content_type =
@@ -94,7 +94,7 @@ impl Target {
         }
     }
 
-    /// Whether it is about this resource, such as `nodes`, or about this subresource of it, such as `nodes/status`.
+    /// Whether the request is for this resource, such as `nodes`, or for this subresource, such as `nodes/status`.
     pub(super) fn is_about(&self, resource: &str) -> bool {
         let plural = self.collection.rsplit('/').next().unwrap_or_default();
         match resource.split_once('/') {
@@ -106,7 +106,7 @@ impl Target {
     }
 }
 
-/// A value of a query as it was before it was put there.
+/// Decodes a value of a query.
 fn decoded(value: &str) -> String {
     let value = value.replace('+', " ");
     let mut parts = value.split('%');

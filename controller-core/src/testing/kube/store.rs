@@ -1,4 +1,4 @@
-//! The objects of the fake API server and what happened to them.
+//! The objects of the fake API server and their history.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Whether a listing or a watch is about it.
+    /// Whether a listing or a watch includes the object.
     fn is_in(&self, target: &Target) -> bool {
         let here = target.namespace.is_none() || self.namespace == target.namespace;
         let meant = target.only.as_ref().is_none_or(|name| *name == self.name);
@@ -34,11 +34,11 @@ pub(super) struct Store {
     objects: BTreeMap<Key, Value>,
     version: u64,
     log: Vec<Happened>,
-    /// What happened before this version is forgotten.
+    /// Events before this version are forgotten.
     oldest: u64,
 }
 
-/// One event that watches are told, at its resource version: its place in the log, counted from 1.
+/// An event of watches, at its resource version: its index in the log, counted from 1.
 #[derive(Debug)]
 struct Happened {
     type_: &'static str,
@@ -55,7 +55,7 @@ impl Store {
         self.objects.iter().filter(move |(key, _)| key.collection == collection).map(|(_, value)| value)
     }
 
-    /// Puts a whole object; one that has been marked for deletion goes with its last finalizer.
+    /// Stores a whole object; an object that is marked for deletion is removed with its last finalizer.
     pub(super) fn put(&mut self, key: Key, mut object: Value) -> Value {
         let released = object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
             && object.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
@@ -77,7 +77,7 @@ impl Store {
         object
     }
 
-    /// Marks an object with finalizers, removes one without.
+    /// Marks an object with finalizers for deletion, and removes an object without.
     pub(super) fn delete(&mut self, key: &Key) -> Option<Value> {
         let mut object = self.objects.get(key)?.clone();
         let metadata = object.get_mut("metadata").and_then(Value::as_object_mut)?;
@@ -85,7 +85,7 @@ impl Store {
         Some(self.put(key.clone(), object))
     }
 
-    /// Forgets what happened so far: whoever follows from before starts anew.
+    /// Forgets the history: watches from an older version have to start again.
     pub(super) fn compact(&mut self) {
         self.version += 1;
         let key = Key { collection: String::new(), namespace: None, name: String::new() };
@@ -93,7 +93,7 @@ impl Store {
         self.oldest = self.version;
     }
 
-    /// The answer to whoever follows from a version that is forgotten.
+    /// The answer to a watch from a forgotten version.
     pub(super) fn too_old(&self, version: u64) -> Option<Value> {
         let message = format!("too old resource version: {version} ({})", self.oldest);
         let (_, status) = refused(StatusCode::GONE, &message);
@@ -148,7 +148,7 @@ impl Store {
         (StatusCode::CREATED, self.put(key, object))
     }
 
-    /// A page of a listing; each page shows what is there now.
+    /// A page of a listing; each page shows the current objects.
     fn list(&self, target: &Target) -> (StatusCode, Value) {
         let here =
             |key: &Key| key.is_in(target) && target.continues.as_ref().is_none_or(|last| key.token() > *last);
@@ -170,13 +170,13 @@ impl Store {
 }
 
 impl Key {
-    /// Where a page ends. No name holds an underscore, and no query has to write it otherwise.
+    /// The separator in a page's token. No name contains an underscore, and a query need not encode it.
     fn token(&self) -> String {
         format!("{}_{}", self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 }
 
-/// What the API server answers to a patch that it refuses.
+/// The API server's answer to a refused patch.
 fn refused_patch(refusal: &Refusal, name: &str) -> (StatusCode, Value) {
     let (status, mut body) = refused(refusal.status, &refusal.message);
     if let Some((field, body)) = refusal.field.zip(body.as_object_mut()) {
@@ -186,7 +186,7 @@ fn refused_patch(refusal: &Refusal, name: &str) -> (StatusCode, Value) {
     (status, body)
 }
 
-/// What in the options of a deletion speaks of another object, or of another version of it.
+/// The precondition in the options of a deletion that does not hold: another UID or another version.
 fn broken_precondition(object: &Value, options: &[u8]) -> Option<String> {
     let options: Value = serde_json::from_slice(options).unwrap_or_default();
     ["uid", "resourceVersion"].into_iter().find_map(|field| {

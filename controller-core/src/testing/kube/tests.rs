@@ -27,7 +27,7 @@ fn follow(kube: &FakeKube, tasks: &mut JoinSet<()>) -> Mirror<ObjectName, Option
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_sees_what_was_there_and_what_happens() {
+async fn a_mirror_shows_existing_objects_and_changes() {
     let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
     kube.put::<Node>(node("a").label("v", "1"));
     let mirror = follow(&kube, &mut tasks);
@@ -42,12 +42,12 @@ async fn a_mirror_sees_what_was_there_and_what_happens() {
     eventually("both changes arrive", || value("a") == Some(Some("2".to_owned())) && value("b").is_some())
         .await;
     kube.delete::<Node>(&ObjectName::cluster("a"));
-    eventually("the node goes", || value("a").is_none()).await;
+    eventually("the node is deleted", || value("a").is_none()).await;
     assert_eq!(kube.writes().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_waits_for_the_api_server_and_goes_on_when_it_is_back() {
+async fn a_mirror_waits_for_the_api_server_and_resumes() {
     let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
     kube.away(true);
     let mirror = follow(&kube, &mut tasks);
@@ -59,16 +59,16 @@ async fn a_mirror_waits_for_the_api_server_and_goes_on_when_it_is_back() {
     assert_eq!(mirror.readiness(), Ok(()));
     kube.away(true);
     eventually("the second outage is noticed", || !mirror.link().is_up()).await;
-    assert_eq!(mirror.items().len(), 1, "the content stays in force");
+    assert_eq!(mirror.items().len(), 1, "the content stays");
     kube.delete::<Node>(&ObjectName::cluster("a"));
     kube.away(false);
-    eventually("what happened meanwhile is seen", || mirror.items().is_empty()).await;
+    eventually("changes during the outage are seen", || mirror.items().is_empty()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(mirror.link().is_up());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_judged_by_what_it_says_of_the_object() {
+async fn a_deletion_checks_its_preconditions() {
     let kube = FakeKube::new();
     kube.put::<Node>(node("a"));
     let api: Api<Node> = Api::all(kube.client());
@@ -86,7 +86,7 @@ async fn a_deletion_is_judged_by_what_it_says_of_the_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_meet_the_requests_that_they_name() {
+async fn faults_apply_to_the_requests_that_they_name() {
     let kube = FakeKube::new();
     for name in ["a", "b"] {
         kube.put::<Node>(node(name));
@@ -104,7 +104,7 @@ async fn faults_meet_the_requests_that_they_name() {
     assert_eq!(ends, [false, false, true]);
 
     kube.order(Fault::status(500).on(Verb::Patch, "nodes/status"));
-    assert_eq!(write("a").await, Ok(()), "it is no status");
+    assert_eq!(write("a").await, Ok(()), "the body is plain text");
 
     kube.order(Fault::throttled(Duration::from_secs(7)));
     let (status, text) = write("a").await.expect_err("throttled");
@@ -116,7 +116,7 @@ async fn faults_meet_the_requests_that_they_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_slow_is_done_and_what_hangs_is_not() {
+async fn a_slow_request_takes_effect_and_a_hanging_one_does_not() {
     let kube = FakeKube::new();
     kube.put::<Node>(node("a"));
     let api: Api<Node> = Api::all(kube.client());
@@ -132,7 +132,7 @@ async fn what_is_slow_is_done_and_what_hangs_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_else_can_be_faster() {
+async fn another_client_can_write_first() {
     let kube = FakeKube::new();
     kube.put::<Node>(node("a"));
     let api: Api<Node> = Api::all(kube.client());
@@ -147,7 +147,7 @@ async fn somebody_else_can_be_faster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_to_a_node_that_was_made_anew_is_stale_and_no_refusal() {
+async fn a_write_to_a_recreated_node_is_stale() {
     let kube = FakeKube::new();
     kube.put::<Node>(node("a").uid("u-2"));
     let api: Api<Node> = Api::all(kube.client());
@@ -162,10 +162,10 @@ async fn a_write_to_a_node_that_was_made_anew_is_stale_and_no_refusal() {
             kube_api::within(api.patch_status("a", &params, &Patch::Strategic(&guarded))).await,
             true,
         ),
-        // It says only that something is not as it was.
+        // The answer says only that a test failed.
         ("JSON", kube_api::within(api.patch("a", &params, &tested)).await, false),
     ] {
-        let error = answer.expect_err("the UID is another one");
+        let error = answer.expect_err("the UID differs");
         let judged = (error.status(), error.is_stale(), error.is_about_another());
         assert_eq!(judged, (Some(422), true, is_about_another), "{name}: {error}");
     }
@@ -173,7 +173,7 @@ async fn a_write_to_a_node_that_was_made_anew_is_stale_and_no_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_lists_anew_when_what_it_follows_is_forgotten() {
+async fn a_mirror_lists_again_when_its_version_is_forgotten() {
     let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
     kube.put::<Node>(node("a"));
     let mirror = follow(&kube, &mut tasks);
@@ -181,15 +181,15 @@ async fn a_mirror_lists_anew_when_what_it_follows_is_forgotten() {
     assert_eq!(kube.requests(Verb::List, "nodes"), 1);
     kube.compact();
     kube.put::<Node>(node("b"));
-    eventually("what happened meanwhile is seen", || mirror.items().len() == 2).await;
+    eventually("changes during the silence are seen", || mirror.items().len() == 2).await;
     assert!(kube.requests(Verb::List, "nodes") > 1);
-    eventually("it follows again", || mirror.link().is_up()).await;
+    eventually("the mirror follows again", || mirror.link().is_up()).await;
     kube.put::<Node>(node("c"));
-    eventually("it follows again", || mirror.items().len() == 3).await;
+    eventually("the mirror follows again", || mirror.items().len() == 3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_begins_a_listing_anew_whose_pages_are_forgotten() {
+async fn a_listing_starts_again_when_its_pages_are_forgotten() {
     let (kube, mut tasks) = (FakeKube::new(), JoinSet::new());
     for n in 0..250 {
         kube.put::<Node>(node(&format!("n{n}")));

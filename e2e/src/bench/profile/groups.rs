@@ -1,4 +1,4 @@
-//! What samples are, by groups of functions. Pure.
+//! Groups the functions in samples. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ pub(in super::super) struct Profile {
     pub(in super::super) groups: Vec<(String, f64)>,
 }
 
-/// Groups, and parts of the names that are theirs. A sample belongs to the innermost of its functions that one of these knows: helpers
-/// that all use, such as collections and copies, count for who called them.
+/// Groups, and parts of the function names that belong to them. A sample belongs to the innermost of its functions that matches: shared
+/// helpers, such as collections and copies, count for their callers.
 const GROUPS: [(&str, &[&str]); 9] = [
-    // In the kernel's names a part says little: these are beginnings, behind the address.
+    // Kernel functions are matched by the beginnings of their names, after the address.
     (
         "kernel: network",
         &[" tcp_", " __tcp_", " inet_", " sock_", " sk_", " skb_", " __skb_", " net_rx_", " ip_", " __ip_"],
@@ -56,7 +56,7 @@ const KERNEL: &str = "kernel: the rest";
 const OTHER: &str = "other";
 
 impl Profile {
-    /// From what `perf script --fields=ip,sym,dso` prints: a function a line, innermost first, and an empty line after each sample.
+    /// Parses the output of `perf script --fields=ip,sym,dso`: one function per line, innermost first, and an empty line after each sample.
     pub(super) fn of(script: &str) -> Self {
         let mut counts = BTreeMap::<&str, u64>::new();
         for sample in script.split("\n\n").filter(|sample| !sample.trim().is_empty()) {
@@ -84,18 +84,18 @@ mod tests {
     use super::Profile;
 
     #[test]
-    fn a_sample_counts_for_its_innermost_function_that_is_known() {
+    fn sample_counts_for_its_innermost_known_function() {
         let script = "\
-            55d0 alloc::vec::Vec<T>::push (/a/node-controller)\n\
-            55d1 serde_json::de::Deserializer<R>::next_char (/a/node-controller)\n\
-            55d2 node_controller::mirror::read (/a/node-controller)\n\
-            \n\
-            ffff finish_task_switch ([kernel.kallsyms])\n\
-            \n\
-            55d1 serde_json::de::from_slice (/a/node-controller)\n\
-            \n\
-            7f00 [unknown] (/a/libc.so.6)\n\
-            \n";
+                      55d0 alloc::vec::Vec<T>::push (/a/node-controller)\n\
+                      55d1 serde_json::de::Deserializer<R>::next_char (/a/node-controller)\n\
+                      55d2 node_controller::mirror::read (/a/node-controller)\n\
+                      \n\
+                      ffff finish_task_switch ([kernel.kallsyms])\n\
+                      \n\
+                      55d1 serde_json::de::from_slice (/a/node-controller)\n\
+                      \n\
+                      7f00 [unknown] (/a/libc.so.6)\n\
+                      \n";
         let profile = Profile::of(script);
         assert_eq!(profile.samples, 4);
         let groups: Vec<_> = profile.groups.iter().map(|(name, share)| (name.as_str(), *share)).collect();

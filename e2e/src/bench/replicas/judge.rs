@@ -1,4 +1,4 @@
-//! Whether replicas help, and whether they do anything twice. Pure.
+//! Judges whether replicas help, and whether they do work twice. Pure.
 
 use super::super::result::{Target, quantity};
 use super::super::stage::RATE;
@@ -7,27 +7,27 @@ use super::{limits, per_second};
 pub(super) const SHARDS: usize = 8;
 /// Default of --leader-elect-lease-duration.
 pub(super) const LEASE_SECONDS: f64 = 15.0;
-/// The others look again within --leader-elect-retry-period.
+/// Default of --leader-elect-retry-period, at which the others check for an expired Lease.
 const LOOK_SECONDS: f64 = 2.0;
-/// What a Service takes when it is alone.
+/// The duration for a single Service.
 const PASS_SECONDS: f64 = 3.0;
-/// The load balancer, its port with the members, and the tag that says that it is complete.
+/// The load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: usize = 3;
-/// Twice as many replicas do more by this at least.
+/// The minimum speed-up when the number of replicas doubles.
 const GROWS: f64 = 1.1;
-/// Of a budget, or of the machine: what is as good as all of it.
+/// The share of the budget, or of the CPU, from which on it counts as used up.
 const ALL: f64 = 0.9;
 
-/// What the adapter may send.
+/// The rate limit of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// More than anybody asks.
+    /// More than the controllers use.
     Unbound,
     Default,
 }
 
 impl Rate {
-    /// In names of objects.
+    /// For names of objects.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Unbound => "unbound",
@@ -50,17 +50,17 @@ impl Rate {
     }
 }
 
-/// A crowd of Services, worked on by so many replicas.
+/// The result of creating many Services at once with some number of replicas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) replicas: usize,
     pub(super) rate: Rate,
     pub(super) services: usize,
-    /// Until the last had its address.
+    /// Seconds until the last Service had its address.
     pub(super) seconds: f64,
-    /// About load balancers.
+    /// Vendor calls for load balancers.
     pub(super) calls: f64,
-    /// Of all cores.
+    /// The busy share of all cores.
     pub(super) busy: f64,
     /// Vendor writes.
     pub(super) writes: u64,
@@ -71,14 +71,14 @@ impl Step {
         per_second(self.services, self.seconds)
     }
 
-    /// Of the budget.
+    /// The used share of the budget.
     fn used(&self) -> f64 {
         self.calls / (self.rate.calls_a_second() * self.seconds).max(f64::EPSILON)
     }
 
     pub(super) fn words(&self) -> String {
         format!(
-            "{}, {}: {} Services in {}, {} a second; {:.0} % of the rate used, cores {:.0} % busy.",
+            "{}, {}: {} Services in {}, {} per second; {:.0} % of the rate used, cores {:.0} % busy.",
             number(self.replicas),
             self.rate.words(),
             self.services,
@@ -90,16 +90,16 @@ impl Step {
     }
 }
 
-/// One replica was killed while Services were made.
+/// The result of killing one replica while Services were created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Killed {
     /// Seconds until the last Service was served.
     pub(super) served: f64,
     pub(super) services: usize,
-    /// Load balancers made.
+    /// Load balancers that were created.
     pub(super) made: u64,
     pub(super) writes: u64,
-    /// Load balancers that are no Service's.
+    /// Load balancers without a Service.
     pub(super) left_over: usize,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
     let mut targets: Vec<_> =
         of(Rate::Unbound).windows(2).filter_map(|pair| Some(growth(pair.first()?, pair.last()?))).collect();
     targets.extend(of(Rate::Default).into_iter().map(|step| {
-        let what = format!("{}: of the default rate, used", number(step.replicas));
+        let what = format!("{}: used share of the default rate", number(step.replicas));
         Target::at_least(what, step.used(), ALL, "")
     }));
     let least = |services: usize| u64::try_from(services * WRITES_EACH).unwrap_or(u64::MAX);
@@ -117,25 +117,25 @@ pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
     });
     let within = LEASE_SECONDS + LOOK_SECONDS + PASS_SECONDS;
     targets.extend([
-        Target::count("vendor writes, three a Service being the least", writes, all),
+        Target::count("vendor writes (minimum: 3 per Service)", writes, all),
         Target::at_most(
-            "kill -9 of one: all Services are served (15 s lease, 2 s look, 3 s work)",
+            "kill -9 of one: all Services served (15 s Lease, 2 s retry period, 3 s work)",
             killed.served,
             within,
             "s",
         ),
         Target::count(
-            "kill -9 of one: load balancers made",
+            "kill -9 of one: load balancers created",
             killed.made,
             u64::try_from(killed.services).unwrap_or(u64::MAX),
         ),
         Target::count(
-            "kill -9 of one: load balancers of no Service",
+            "kill -9 of one: load balancers without a Service",
             u64::try_from(killed.left_over).unwrap_or(u64::MAX),
             0,
         ),
         Target::count(
-            "kill -9 of one: vendor writes, three a Service being the least",
+            "kill -9 of one: vendor writes (minimum: 3 per Service)",
             killed.writes,
             least(killed.services),
         ),
@@ -143,25 +143,25 @@ pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
     targets
 }
 
-/// More replicas do more, unless something else is used up.
+/// More replicas must be faster, unless the rate or the CPU is used up.
 fn growth(few: &Step, many: &Step) -> Target {
     let grown = many.speed() / few.speed().max(f64::EPSILON);
     let why = if many.used() >= ALL {
-        ", the rate binds"
+        ", the rate limits"
     } else if many.busy >= ALL {
         ", no core is idle"
     } else {
         ""
     };
     Target {
-        what: format!("{}: times the Services a second of {}", number(many.replicas), number(few.replicas)),
+        what: format!("{}: Services per second, relative to {}", number(many.replicas), number(few.replicas)),
         figure: format!("{}{why}", quantity(grown, "")),
         bound: format!(">= {GROWS}, or the rate or the cores are used up"),
         met: grown >= GROWS || !why.is_empty(),
     }
 }
 
-/// Words for so many.
+/// The number in words.
 pub(super) fn number(replicas: usize) -> String {
     if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") }
 }
@@ -181,20 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_do_not_help_miss_the_target_unless_something_else_is_used_up() {
+    fn replicas_must_help_unless_rate_or_cpu_is_used_up() {
         let first = step(1, Rate::Unbound, 11.1);
         let growth = |second: Step| met(&[first, second], &GOOD)[0];
         assert!(growth(step(2, Rate::Unbound, 10.0)));
         assert!(!growth(step(2, Rate::Unbound, 10.2)));
         assert!(growth(Step { busy: 0.9, ..step(2, Rate::Unbound, 11.0) }));
         assert!(growth(Step { calls: 9900.0, ..step(2, Rate::Unbound, 11.0) }));
-        // Each number by the one before it, and not by the first.
+        // Each is compared with the previous number of replicas, not with the first.
         let three = [first, step(2, Rate::Unbound, 5.5), step(4, Rate::Unbound, 5.5)];
         assert_eq!(met(&three, &GOOD)[..2], [true, false]);
     }
 
     #[test]
-    fn an_idle_budget_and_a_fourth_write_miss_the_target() {
+    fn idle_budget_and_fourth_write_miss_the_target() {
         let (used, idle) = (step(1, Rate::Default, 22.2), step(2, Rate::Default, 22.3));
         assert_eq!(met(&[used, idle], &GOOD)[..3], [true, false, true]);
         let twice = Step { writes: 301, ..used };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_late_or_made_twice_misses_the_target() {
+    fn late_or_duplicate_load_balancer_misses_the_target() {
         let of = |killed: Killed| met(&[], &killed)[1..].to_vec();
         assert_eq!(of(GOOD), [true; 4]);
         assert_eq!(of(Killed { served: 20.1, ..GOOD }), [false, true, true, true]);

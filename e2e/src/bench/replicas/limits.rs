@@ -1,4 +1,4 @@
-//! What the adapter may send the cloud, by values of the chart and, while it runs, by its ConfigMap.
+//! The adapter's rate limits, set by chart values and, while it runs, by its ConfigMap.
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,13 +11,13 @@ use crate::{ADAPTER, eventually, seconds};
 use super::super::stage::{RATE, Stage};
 use super::judge::Rate;
 
-/// Calls a second to each family.
+/// Calls per second to each family.
 pub(super) const UNBOUND: u32 = 1000;
-/// And so many at the same time: more than are sent with 50 ms each.
+/// Calls in parallel: more than the rate needs with 50 ms each.
 pub(super) const AT_ONCE: u32 = 100;
 const FAMILIES: [&str; 3] = ["compute", "loadbalancer", "network"];
 
-/// The chart's, of the adapter.
+/// The chart value of the adapter's limits.
 pub(super) fn values() -> Value {
     limits(Rate::Unbound)
 }
@@ -34,7 +34,7 @@ fn limits(rate: Rate) -> Value {
     }
 }
 
-/// Waits until the adapter has taken it over.
+/// Waits until the adapter uses the new limits.
 pub(super) async fn set(stage: &Stage, rate: Rate) -> anyhow::Result<()> {
     let release = &stage.cluster.release;
     let maps: Api<ConfigMap> = Api::namespaced(stage.client(), &release.namespace);
@@ -51,7 +51,7 @@ pub(super) async fn set(stage: &Stage, rate: Rate) -> anyhow::Result<()> {
     eventually("the adapter has its new limits", seconds(60), || async {
         let ceilings = adapter.counted("cloud_adapter_bucket_ceiling", "bucket").await?;
         let ceiling = ceilings.get("loadbalancer").copied().unwrap_or_default();
-        ensure!((ceiling - wanted).abs() < 0.1, "{ceiling} calls a second, and not {wanted}");
+        ensure!((ceiling - wanted).abs() < 0.1, "the ceiling is {ceiling} calls/s, not {wanted}");
         Ok(())
     })
     .await

@@ -1,4 +1,4 @@
-//! Who of the replicas has how many shards.
+//! The number of shards of each replica.
 
 use anyhow::ensure;
 
@@ -7,12 +7,12 @@ use crate::{CONTROLLERS, eventually, seconds};
 use super::super::stage::Stage;
 use super::judge::SHARDS;
 
-/// A replica's name, counted from one: the first has none of its own.
+/// The name of a replica, counted from one; the first has no number.
 pub(super) fn replica(controller: &str, number: usize) -> String {
     if number <= 1 { controller.to_owned() } else { format!("{controller}-{}", number - 1) }
 }
 
-/// Starts as many of each controller, and waits until they share the work evenly.
+/// Starts this number of replicas of each controller, and waits until they share the work evenly.
 pub(super) async fn share(stage: &mut Stage, replicas: usize) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         for number in 1..=replicas {
@@ -32,7 +32,7 @@ pub(super) async fn share(stage: &mut Stage, replicas: usize) -> anyhow::Result<
             for name in names {
                 all.push(of(stage, name).await?);
             }
-            ensure!(is_even(&all), "of {SHARDS} shards they have {all:?}");
+            ensure!(is_even(&all), "shards per replica, of {SHARDS}: {all:?}");
             Ok(())
         })
         .await?;
@@ -40,7 +40,7 @@ pub(super) async fn share(stage: &mut Stage, replicas: usize) -> anyhow::Result<
     stage.quiet().await
 }
 
-/// How many shards a replica has, by its own words.
+/// The number of shards that a replica reports.
 pub(super) async fn of(stage: &Stage, replica: &str) -> anyhow::Result<usize> {
     let pod = stage.cluster.pods.look_at(replica)?;
     let leases = pod.counted("leader_election_master_status", "name").await?;
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_replica_has_the_name_of_all() {
+    fn first_replica_has_the_name_of_the_deployment() {
         let names = [1, 2, 4].map(|number| replica("node-controller", number));
         assert_eq!(names, ["node-controller", "node-controller-1", "node-controller-3"]);
     }

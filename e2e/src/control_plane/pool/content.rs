@@ -1,6 +1,6 @@
-//! What an etcd has, to put it back. The API server follows, as it would what another API server writes.
+//! Saves and restores the content of etcd. The API server sees the changes as if another API server had made them.
 //!
-//! Spoken is etcd's JSON API: <https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/>. Keys and values are base64 there.
+//! It uses etcd's JSON API: <https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/>. Keys and values are base64 there.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,23 +16,23 @@ use serde_json::{Value, json};
 use crate::eventually::eventually;
 use crate::http::Http;
 
-/// All that Kubernetes has is between these.
+/// The range of all Kubernetes keys.
 const RANGE: [&str; 2] = ["/registry/", "/registry0"];
-/// What the API server makes some time after it is ready.
+/// Objects that the API server creates some time after it is ready.
 const LATE: [&str; 3] = [
     "/registry/configmaps/kube-system/extension-apiserver-authentication",
     "/registry/servicecidrs/kubernetes",
     "/registry/services/specs/default/kubernetes",
 ];
-/// The API server renews its own, whatever was there.
+/// The Leases of the API server, which it renews in any case.
 const LEASES: &str = "/registry/leases/";
-/// etcd takes 128 in one transaction.
+/// The default limit of etcd is 128 operations per transaction.
 const AT_ONCE: usize = 100;
-/// Nothing new in so many looks, of which there are ten a second: then it has made what it makes at a start.
+/// The number of checks, ten per second, without new keys, after which the API server has created all its objects.
 const QUIET_LOOKS: usize = 10;
-/// And so many looks without a difference: then etcd is as at first, and no process changes it any more.
+/// The number of checks without a difference after which the content is restored and no process changes it any more.
 const STILL_LOOKS: usize = 2;
-/// A second or two; the rest is for a machine under load.
+/// The deadline. Normally a second or two; the rest is for a host under load.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Keys and values, as base64, by what the keys are.
@@ -45,7 +45,7 @@ struct Entry {
     value: String,
 }
 
-/// What it had at first.
+/// The initial content.
 #[derive(Debug)]
 pub(super) struct Content {
     etcd: Etcd,
@@ -53,11 +53,11 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Waits until the API server has made what it makes for itself.
+    /// Waits until the API server has created its own objects.
     pub(super) async fn settled(url: &str) -> anyhow::Result<Self> {
         let etcd = Etcd { url: url.to_owned(), http: Http::new()? };
         let looks = Mutex::new(Looks::default());
-        eventually("the API server has made its own objects", SETTLED_WITHIN, || async {
+        eventually("the API server has created its own objects", SETTLED_WITHIN, || async {
             let now = etcd.entries().await?;
             looks.lock().unwrap_or_else(PoisonError::into_inner).settles(now)
         })
@@ -66,25 +66,25 @@ impl Content {
         Ok(Self { etcd, at_first })
     }
 
-    /// Puts it back.
+    /// Restores the initial content.
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
-        // Who was killed may have had a write under way, which comes after we have looked.
+        // A process that was killed may have sent a write that arrives only after a check.
         let still = AtomicUsize::new(0);
-        eventually("etcd stays as it was at first", SETTLED_WITHIN, || async {
+        eventually("etcd keeps its initial content", SETTLED_WITHIN, || async {
             let orders = orders(&self.at_first, &self.etcd.entries().await?);
             for chunk in orders.chunks(AT_ONCE) {
                 self.etcd.call("kv/txn", &json!({ "success": chunk })).await?;
             }
             let looks = if orders.is_empty() { still.load(Relaxed) + 1 } else { 0 };
             still.store(looks, Relaxed);
-            ensure!(looks == STILL_LOOKS, "{} keys were not as at first", orders.len());
+            ensure!(looks == STILL_LOOKS, "{} keys differed from the initial content", orders.len());
             Ok(())
         })
         .await
     }
 }
 
-/// What was there at each look.
+/// The keys found at each check.
 #[derive(Debug, Default)]
 struct Looks {
     last: Entries,
@@ -92,18 +92,18 @@ struct Looks {
 }
 
 impl Looks {
-    /// Fails while something is missing, or is new.
+    /// Fails while an expected key is missing, or while keys are new.
     fn settles(&mut self, now: Entries) -> anyhow::Result<()> {
         self.quiet = if orders(&self.last, &now).is_empty() { self.quiet + 1 } else { 0 };
         self.last = now;
         let missing = LATE.iter().find(|key| !self.last.contains_key(**key));
-        ensure!(missing.is_none(), "there is no {missing:?}");
-        ensure!(self.quiet >= QUIET_LOOKS, "{} looks in a row showed nothing new", self.quiet);
+        ensure!(missing.is_none(), "missing key {missing:?}");
+        ensure!(self.quiet >= QUIET_LOOKS, "{} checks in a row found no new keys", self.quiet);
         Ok(())
     }
 }
 
-/// What makes the first of the second.
+/// The operations that turn the second content into the first.
 fn orders(wanted: &Entries, there: &Entries) -> Vec<Value> {
     let gone = there.iter().filter(|(key, _)| !wanted.contains_key(*key));
     let gone = gone.map(|(_, entry)| json!({ "requestDeleteRange": { "key": entry.key } }));
@@ -130,10 +130,10 @@ impl Etcd {
         }
         let [from, to] = RANGE.map(|key| STANDARD.encode(key));
         let answer = self.call("kv/range", &json!({ "key": from, "rangeEnd": to })).await?;
-        let answer: Answer = serde_json::from_str(&answer).context("not what etcd answers")?;
+        let answer: Answer = serde_json::from_str(&answer).context("invalid answer of etcd")?;
         let named = answer.kvs.into_iter().map(|entry| {
-            let key = STANDARD.decode(&entry.key).context("not base64")?;
-            Ok((String::from_utf8(key).context("not a key of Kubernetes")?, entry))
+            let key = STANDARD.decode(&entry.key).context("invalid base64")?;
+            Ok((String::from_utf8(key).context("invalid key of Kubernetes")?, entry))
         });
         named.collect()
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_goes_and_what_was_changed_or_went_comes_back() {
+    fn restore_undoes_additions_changes_and_deletions() {
         let wanted = entries(&[("a", "1"), ("b", "2"), ("c", "3"), ("/registry/leases/x", "old")]);
         let there = entries(&[("a", "1"), ("b", "4"), ("d", "5"), ("/registry/leases/x", "new")]);
         let put = |key: &str, value: &str| json!({ "requestPut": { "key": key, "value": value } });
@@ -165,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn it_has_settled_when_nothing_is_missing_and_nothing_new_comes() {
+    fn content_settles_without_missing_and_new_keys() {
         let late = LATE.map(|key| (key, "1"));
         let mut looks = Looks::default();
-        assert!((0..=QUIET_LOOKS).all(|_| looks.settles(entries(&late[..2])).is_err()), "one is missing");
-        assert!((0..QUIET_LOOKS).all(|_| looks.settles(entries(&late)).is_err()), "the last one is new");
+        assert!((0..=QUIET_LOOKS).all(|_| looks.settles(entries(&late[..2])).is_err()), "a key is missing");
+        assert!((0..QUIET_LOOKS).all(|_| looks.settles(entries(&late)).is_err()), "the last key is new");
         looks.settles(entries(&late)).unwrap();
         looks.settles(entries(&[&late[..], &[("more", "1")]].concat())).unwrap_err();
     }

@@ -19,12 +19,12 @@ use crate::{delete_node, eventually, node};
 
 use super::services;
 
-/// The first of the pods' networks.
+/// The first pod network.
 const PODS: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 0);
 /// Each node has a /24 of it.
 const ADDRESSES_A_NODE: usize = 256;
 
-/// Machines are made in the cloud, and their kubelets register them all at once.
+/// Creates instances, and registers their nodes all at once, as kubelets do.
 pub(super) async fn join(stage: &mut Stage, teller: &Teller, n: u16) -> anyhow::Result<Cost> {
     let n = usize::from(n);
     stage.cluster.cloud.make_machines(n).await?;
@@ -43,12 +43,12 @@ pub(super) async fn join(stage: &mut Stage, teller: &Teller, n: u16) -> anyhow::
     let max = stage.cluster.cloud.initialisation_max();
     let cost = check_initialisation(&stage.cost_since(&stage.before_nodes).await?, max)?;
     let promise =
-        format!("{n} tainted nodes were initialised for {cost}; promised: at most {max}, no writes");
+        format!("{n} tainted nodes were initialised for {cost}; guaranteed maximum: {max}, no writes");
     teller.tell(&Report::Fact(Fact::note(promise)));
     Ok(cost)
 }
 
-/// Began while the nodes were initialised, so all route calls since then are counted here.
+/// Routes are created while nodes are initialised, so all route calls since then are counted here.
 pub(super) async fn routes(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let routes = all_routed(stage).await?;
     let n = routes.len();
@@ -57,7 +57,7 @@ pub(super) async fn routes(stage: &mut Stage, teller: &Teller) -> anyhow::Result
     Ok(stage.cost_since(&stage.before_nodes).await?.of(&[Family::Network]))
 }
 
-/// A machine more, and all that depends on it.
+/// Adds a node, and waits for its route and for its place in the load balancer.
 pub(super) async fn one_more(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let number = stage.nodes + 1;
     stage.cluster.cloud.make_machine(&name(number)).await?;
@@ -75,7 +75,7 @@ pub(super) async fn one_more(stage: &mut Stage, teller: &Teller) -> anyhow::Resu
     stage.cost_since(&before).await
 }
 
-/// The newest node is removed, as people do before they remove its machine.
+/// Removes the newest node: first the Node object, then the instance, as users do.
 pub(super) async fn one_less(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let before = stage.counts().await?;
     let leaving = name(stage.nodes);
@@ -88,7 +88,7 @@ pub(super) async fn one_less(stage: &mut Stage, teller: &Teller) -> anyhow::Resu
     teller.tell(&Report::Fact(Fact::Balancer(balancer)));
     let cost = stage.cost_since(&before).await?;
     stage.cluster.cloud.delete_machine(&leaving).await?;
-    teller.tell(&Report::Fact(Fact::note(format!("then the machine {leaving} was deleted"))));
+    teller.tell(&Report::Fact(Fact::note(format!("then instance {leaving} was deleted"))));
     Ok(cost)
 }
 
@@ -100,7 +100,7 @@ fn name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// The first address of the node's pods.
+/// The first address of the node's pod network.
 fn pods(number: usize) -> anyhow::Result<Ipv4Addr> {
     let offset = number.checked_sub(1).and_then(|index| index.checked_mul(ADDRESSES_A_NODE));
     let offset = offset.and_then(|offset| u32::try_from(offset).ok());
@@ -133,7 +133,7 @@ async fn registered(stage: &Stage) -> anyhow::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// Measured: a second, and a few milliseconds a node. The rest is for a machine under load.
+/// Measured: a second, and a few milliseconds per node. The rest is for a host under load.
 fn patience(stage: &Stage) -> Duration {
     let nodes = u32::try_from(stage.nodes).unwrap_or(u32::MAX);
     stage.cluster.cloud.patience() + Duration::from_millis(200).saturating_mul(nodes)
@@ -144,7 +144,7 @@ mod tests {
     use super::pods;
 
     #[test]
-    fn each_node_has_a_network_of_its_own() {
+    fn each_node_has_a_distinct_network() {
         let networks = [1, 2, 257, 1001].map(|number| pods(number).unwrap().to_string());
         assert_eq!(networks, ["10.240.0.0", "10.240.1.0", "10.241.0.0", "10.243.232.0"]);
         assert!(pods(0).is_err());

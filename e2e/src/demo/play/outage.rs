@@ -11,9 +11,9 @@ use crate::{ADAPTER, events_on, eventually, seconds, service};
 
 use super::services::{self, SECOND, balanced};
 
-/// Nothing is lost, and nothing is made twice.
+/// No request is lost, and no object is created twice.
 pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
-    // What the first Service still has to do would be interrupted too, and be told of at the wrong place.
+    // Otherwise, remaining work for the first Service would be interrupted, too, and reported in this step.
     stage.quiet("service-controller").await?;
     let before = stage.counts().await?;
     let old: Vec<_> = stage.cluster.cloud.balancers().await?.into_iter().map(|it| it.id).collect();
@@ -21,7 +21,7 @@ pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow:
     service(SECOND).port(8080).create(&stage.client()).await?;
     let half_built =
         eventually("the cloud begins the load balancer", stage.cluster.cloud.patience(), || async {
-            new(stage, &old).await?.into_iter().next().context("there is none yet")
+            new(stage, &old).await?.into_iter().next().context("the load balancer does not exist yet")
         });
     let half_built = half_built.await?;
 
@@ -40,7 +40,7 @@ pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow:
     let made = new(stage, &old).await?;
     ensure!(
         made.len() == 1 && balancer.id == half_built.id,
-        "Service {SECOND} has {}, while {} was begun for it; the cloud has {} for it",
+        "Service {SECOND} has {}, but {} was started for it; the cloud has {} for it",
         balancer.id,
         half_built.id,
         made.len()
@@ -48,16 +48,16 @@ pub(super) async fn in_the_middle(stage: &mut Stage, teller: &Teller) -> anyhow:
     teller.tell(&Report::Fact(Fact::Balancer(balancer)));
     stage.cluster.cloud.build_as_usual().await?;
     let cost = stage.cost_since(&before).await?;
-    let what = "nothing lost, nothing twice: exactly one load balancer; in all";
+    let what = "nothing lost, nothing created twice: exactly one load balancer; in total";
     let creation = stage.cluster.cloud.creation();
     teller.tell(&Report::Fact(Fact::calls(what, &cost, creation)));
-    ensure!(cost.calls_of(creation) == 1, "the load balancer was ordered more than once");
+    ensure!(cost.calls_of(creation) == 1, "the load balancer was created more than once");
     Ok(cost)
 }
 
-/// Waits until the Service says that it waits, and for whom.
+/// Waits until an Event on the Service says what it waits for.
 async fn wait_told(stage: &Stage) -> anyhow::Result<()> {
-    eventually("an Event on the Service says why it waits", seconds(60), || async {
+    eventually("an Event on the Service says what it waits for", seconds(60), || async {
         let events = events_on(&stage.client(), "Service", SECOND).await?;
         let mut failures = events.iter().filter(|event| event.starts_with("SyncLoadBalancerFailed: "));
         let told = failures.any(|event| event.contains("cloud adapter"));
@@ -67,7 +67,7 @@ async fn wait_told(stage: &Stage) -> anyhow::Result<()> {
     .await
 }
 
-/// The load balancers that were not there.
+/// The load balancers that did not exist before.
 async fn new(stage: &Stage, old: &[String]) -> anyhow::Result<Vec<Balancer>> {
     let all = stage.cluster.cloud.balancers().await?;
     Ok(all.into_iter().filter(|it| !old.contains(&it.id)).collect())

@@ -1,4 +1,4 @@
-//! Controllers that are restarted find everything as it should be.
+//! Restarted controllers find everything in sync.
 
 use anyhow::ensure;
 
@@ -9,7 +9,7 @@ use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
 use crate::{CONTROLLERS, seconds};
 
-/// All three, one after the other. None writes anything to the cloud, or to the API server but in its Lease.
+/// Restarts all three controllers, one after the other. None writes to the cloud, or to the API server except its Lease.
 pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     for name in CONTROLLERS {
         stage.quiet(name).await?;
@@ -24,8 +24,7 @@ pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::R
         pod.wait_ready(seconds(60)).await?;
         users.push(pod.user().to_owned());
         stage.quiet(name).await?;
-        teller
-            .tell(&Report::Fact(Fact::note(format!("{name} was ended and started, and is ready and idle"))));
+        teller.tell(&Report::Fact(Fact::note(format!("{name} was restarted, and is ready and idle"))));
     }
     let mut writes = Vec::new();
     for user in &users {
@@ -36,7 +35,7 @@ pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::R
     ensure!(writes.is_empty(), "the restart wrote to the API server: {}", list(&writes));
     ensure!(cost.writes == 0, "the restart wrote to the cloud: {cost}");
     let text =
-        "0 API-server writes, by the audit log, beside the Leases; 0 vendor writes, as the cloud is asked";
+        "0 API-server writes without the Leases, by the audit log; 0 vendor writes, as counted by the cloud";
     teller.tell(&Report::Fact(Fact::note(text)));
     Ok(cost)
 }

@@ -1,4 +1,4 @@
-//! Services come and go.
+//! Services are created and deleted.
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Service;
@@ -15,12 +15,12 @@ use crate::{eventually, seconds, service};
 
 /// The Service of the first steps.
 pub(super) const FIRST: &str = "web";
-/// The one that is made while the adapter is away.
+/// The Service that is created while the adapter does not run.
 pub(super) const SECOND: &str = "shop";
 /// A metric of the service-controller.
 const TARGETS: &str = "cloud_controller_load_balancer_targets";
 
-/// A Service with two ports, until its load balancer is complete.
+/// Creates a Service with two ports, and waits until its load balancer is complete.
 pub(super) async fn appears(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     all_nodes_are_targets(stage).await?;
     let before = stage.counts().await?;
@@ -30,7 +30,7 @@ pub(super) async fn appears(stage: &mut Stage, teller: &Teller) -> anyhow::Resul
     stage.cost_since(&before).await
 }
 
-/// Both are deleted, until neither cluster nor cloud has anything of them.
+/// Deletes both Services, and waits until cluster and cloud contain nothing of them.
 pub(super) async fn go(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let before = stage.counts().await?;
     let services = api(stage);
@@ -68,8 +68,8 @@ pub(super) async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<Balanc
     .await
 }
 
-/// Nodes that have just joined become members a moment later. A Service that comes meanwhile gets them one by one, for
-/// more calls than are worth telling of.
+/// Waits until all nodes would be members of a new load balancer, which takes a moment after they joined. A Service created before that
+/// would get them one by one, with more calls than this step should show.
 async fn all_nodes_are_targets(stage: &mut Stage) -> anyhow::Result<()> {
     let (wanted, pod) = (stage.nodes.to_string(), &*stage.cluster.pods.get("service-controller")?);
     eventually("load balancers would get all nodes as members", seconds(30), || async {
@@ -80,7 +80,7 @@ async fn all_nodes_are_targets(stage: &mut Stage) -> anyhow::Result<()> {
     .await
 }
 
-/// What people see who ask why.
+/// The output of `kubectl describe`, in which users look for a reason.
 pub(super) async fn described(stage: &Stage, name: &str) -> anyhow::Result<Vec<String>> {
     let description = stage.cluster.control_plane.kubectl(&["describe", "service", name]).await?;
     Ok(events_of(&description))

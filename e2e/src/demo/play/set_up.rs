@@ -1,4 +1,4 @@
-//! What is there before the first node: control plane, cloud, chart, processes.
+//! The set-up before the first node: control plane, cloud, chart, processes.
 
 use std::env;
 use std::sync::Arc;
@@ -17,24 +17,26 @@ use crate::{Cluster, ControlPlane, Pace, Pods, Prometheus, Release, Values, seco
 
 use super::Play;
 
-/// Room for a thousand nodes with 256 addresses each.
+/// Enough for a thousand nodes with 256 addresses each.
 const CLUSTER_CIDR: &str = "10.240.0.0/12";
-/// Steps are seconds long, and each is to be seen. The alerts take their time, as they are shipped.
+/// Steps take seconds, and each should be visible. The alerts keep their shipped durations.
 const PACE: Pace = Pace { every: seconds(1), lasts: None };
 
-/// Nothing, if a step failed.
+/// `None` if a step failed.
 pub(super) async fn cluster(
     play: &mut Play<'_>,
     tools: &Tools,
     project: Option<Arc<Project>>,
 ) -> Option<Cluster<Cloud>> {
     let teller = play.teller;
-    let title =
-        format!("etcd {} and kube-apiserver {} start", tools.etcd.version, tools.kube_apiserver.version);
+    let title = format!(
+        "etcd {} and kube-apiserver {} are started",
+        tools.etcd.version, tools.kube_apiserver.version
+    );
     let control_plane = play.act("control plane", title, ControlPlane::start(tools)).await?;
     let title = match project {
-        None => "a simulated one starts, as a process of its own, so that it outlives the adapter",
-        Some(_) => "is OpenStack, the real services without machines that compute",
+        None => "a simulated cloud is started, as a separate process, so that it outlives the adapter",
+        Some(_) => "a project of OpenStack: the real services, without hypervisors",
     };
     let cloud = cloud(&control_plane, project, teller);
     let cloud = play.act("cloud", title.to_owned(), cloud).await?;
@@ -74,7 +76,7 @@ async fn install(
     Ok(Cluster { pods, cloud, release, control_plane })
 }
 
-/// Whoever starts the demo says where traces go, as for any program.
+/// The environment of the demo decides where traces are sent, as for any program.
 fn traces() -> Value {
     let variables: Vec<_> = env::vars()
         .filter(|(name, _)| name.starts_with("OTEL_"))
@@ -84,14 +86,14 @@ fn traces() -> Value {
     of_all.into_iter().map(|part| (part.to_owned(), json!({ "extraEnv": variables }))).collect()
 }
 
-/// Whether there is one now.
+/// Whether the demo has one.
 pub(super) async fn prometheus(play: &mut Play<'_>, stage: &mut Stage) -> bool {
     let Cluster { control_plane, pods, .. } = &mut stage.cluster;
-    let title = "a real one starts, and scrapes the processes".to_owned();
+    let title = "a real Prometheus is started and scrapes the processes".to_owned();
     let teller = play.teller;
     let starts = async {
         let prometheus = Prometheus::start(control_plane, pods, PACE).await?;
-        teller.tell(&Report::Fact(Fact::note(format!("it is at {}", prometheus.api.url()))));
+        teller.tell(&Report::Fact(Fact::note(format!("Prometheus is at {}", prometheus.api.url()))));
         anyhow::Ok(prometheus)
     };
     let started = play.act("prometheus", title, starts).await;
@@ -99,7 +101,7 @@ pub(super) async fn prometheus(play: &mut Play<'_>, stage: &mut Stage) -> bool {
     stage.prometheus.is_some()
 }
 
-/// Ready is: both sides were reached and listed.
+/// A process is ready when it has listed both sides, Kubernetes and the cloud.
 pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     stage.cluster.pods.start()?;
     for name in stage.cluster.pods.names() {

@@ -1,4 +1,4 @@
-//! Pods in, processes out.
+//! Tests with pods as inputs and processes as results.
 
 use serde_json::{Value, from_value, json};
 
@@ -24,7 +24,7 @@ fn resolved(container: &Value) -> anyhow::Result<Container> {
 }
 
 #[test]
-fn arguments_see_variables_fields_and_volumes() {
+fn arguments_use_variables_fields_and_volumes() {
     let container = resolved(&json!({
         "command": ["/bin/app", "serve"],
         "args": ["--name=$(NAME)", "--config=/etc/app/config.yaml", "--listen=0.0.0.0:8443", "--other=a:b"],
@@ -49,7 +49,7 @@ fn arguments_see_variables_fields_and_volumes() {
 }
 
 #[test]
-fn without_a_command_the_image_names_the_program() {
+fn image_names_the_program_without_a_command() {
     for image in
         ["app", "app:1.2", "registry.example:5000/team/app:1.2@sha256:00", "registry.example:5000/app"]
     {
@@ -58,7 +58,7 @@ fn without_a_command_the_image_names_the_program() {
 }
 
 #[test]
-fn a_probe_finds_its_port_by_name() {
+fn probe_finds_its_port_by_name() {
     let container = resolved(&json!({
         "command": ["app"],
         "ports": [{ "name": "http", "containerPort": 10270 }],
@@ -72,7 +72,7 @@ fn a_probe_finds_its_port_by_name() {
 }
 
 #[test]
-fn what_is_not_done_is_named() {
+fn unsupported_fields_are_named() {
     let cases = [
         (
             json!({ "env": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }),
@@ -83,9 +83,9 @@ fn what_is_not_done_is_named() {
             "fieldRef spec.x",
         ),
         (json!({ "envFrom": [{ "configMapRef": { "name": "a" } }] }), "envFrom"),
-        (json!({ "volumeMounts": [{ "name": "nobody", "mountPath": "/a" }] }), "no volume nobody"),
+        (json!({ "volumeMounts": [{ "name": "missing", "mountPath": "/a" }] }), "unknown volume missing"),
         (json!({ "volumeMounts": [{ "name": "config", "mountPath": "/a", "subPath": "b" }] }), "subPath"),
-        (json!({ "image": "app", "readinessProbe": { "httpGet": { "port": "http" } } }), "no port http"),
+        (json!({ "image": "app", "readinessProbe": { "httpGet": { "port": "http" } } }), "unknown port http"),
     ];
     for (container, wanted) in cases {
         let error = format!("{:#}", resolved(&container).unwrap_err());

@@ -1,4 +1,4 @@
-//! Programs are shell scripts here that answer with a version; none is built.
+//! The programs in these tests are shell scripts that print a version; none is built.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::compiler;
 use super::{Environment, Error, Origin, Progress, Recipe, Tool, find};
 
 #[test]
-fn the_assets_come_before_the_path() {
+fn assets_take_precedence_over_the_path() {
     let place = Place::new();
     let assets = place.program("assets", "etcd", "etcd Version: 3.6.1");
     let path = place.program("bin", "etcd", "etcd Version: 3.6.8");
@@ -24,7 +24,7 @@ fn the_assets_come_before_the_path() {
 }
 
 #[test]
-fn a_program_of_another_minor_version_is_passed_over_with_a_note() {
+fn other_minor_version_is_skipped_with_a_note() {
     let place = Place::new();
     let wrong = place.program("one", "kubectl", "Client Version: v1.32.4-dispatcher");
     let right = place.program("two", "kubectl", "Client Version: v1.36.0");
@@ -34,11 +34,11 @@ fn a_program_of_another_minor_version_is_passed_over_with_a_note() {
 
     assert_eq!(found.path, right.join("kubectl"));
     assert_eq!(notes.0.len(), 1);
-    assert!(notes.0[0].contains("it is v1.32.4, wanted is v1.36.3"), "{notes:?}");
+    assert!(notes.0[0].contains("it is v1.32.4, but v1.36.3 is required"), "{notes:?}");
 }
 
 #[test]
-fn the_cache_is_used_when_no_place_has_it() {
+fn cache_is_used_last() {
     let place = Place::new();
     let environment = place.environment(None, &[]);
     let cached = Recipe::read(Tool::Helm, &environment.modules).unwrap().executable(&environment.cache);
@@ -62,14 +62,14 @@ fn an_unreadable_pin_names_the_file() {
 }
 
 #[test]
-fn a_missing_compiler_is_told_with_both_repairs() {
+fn missing_compiler_error_names_both_remedies() {
     let text = Error::NoGo { tool: Tool::Etcd }.to_string();
     assert!(text.contains("etcd v3.6.8") && text.contains("install Go"), "{text}");
     assert!(text.contains("KUBEBUILDER_ASSETS"), "{text}");
 }
 
 #[test]
-fn an_old_compiler_is_told_by_its_version_with_both_repairs() {
+fn old_compiler_error_names_both_remedies() {
     let place = Place::new();
     let go = place.program("go", "go", "go1.19.13").join("go");
 
@@ -80,7 +80,7 @@ fn an_old_compiler_is_told_by_its_version_with_both_repairs() {
     }
 }
 
-/// Keeps the notes.
+/// Collects the notes.
 #[derive(Debug, Default)]
 struct Notes(Vec<String>);
 
@@ -96,8 +96,8 @@ impl Progress for Notes {
     fn end(&mut self) {}
 }
 
-/// A program cannot be started while any process has it open for writing, and a process started by another test at
-/// that moment inherits the open file. So these tests take turns.
+/// A program cannot be started while any process has it open for writing, and a process started by another test at that moment inherits the
+/// open file. Therefore these tests run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A directory for one test.
@@ -108,7 +108,7 @@ impl Place {
         Self(tempfile::tempdir().unwrap(), TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// Puts a program into a directory of its own, which is returned.
+    /// Writes a program into a new directory, and returns the directory.
     fn program(&self, dir: &str, name: &str, answer: &str) -> PathBuf {
         let dir = self.0.path().join(dir);
         fs::create_dir(&dir).unwrap();

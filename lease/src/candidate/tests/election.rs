@@ -1,5 +1,5 @@
-//! Whole elections against a model of the API server: calls that are late, lost, or done after nobody waits for them any more, and
-//! processes that stand still or are killed, and a Lease that is deleted or emptied, all at random.
+//! Random elections with a model of the API server: requests are delayed, lost, or carried out after their timeout; processes are paused or
+//! killed; a Lease is deleted or emptied.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ enum Call {
     Write(Option<String>, Box<Record>),
 }
 
-/// The answer of the API server. `Err`: it refused.
+/// The answer of the API server. `Err`: refused.
 type Answer = Result<Option<Record>, ()>;
 
-/// A call under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     process: usize,
@@ -32,18 +32,18 @@ struct Flight {
 enum Event {
     Wake(usize),
     Arrive(Flight, Call),
-    /// `None`: nobody waits any longer.
+    /// `None`: the caller has stopped waiting.
     Return(Flight, Option<Answer>),
-    /// Somebody deletes or empties the Lease.
+    /// An operator deletes or empties the Lease.
     Meddle,
-    /// A process is killed, and another one started in its place.
+    /// A process is killed, and another one is started in its place.
     Restart(usize),
 }
 
 struct Process {
     name: String,
     candidate: Candidate,
-    /// Number of the call under way.
+    /// Number of the request in flight.
     waits_for: Option<u64>,
 }
 
@@ -54,13 +54,13 @@ struct Election {
     lease: Option<Record>,
     versions: u64,
     number: u64,
-    /// The epochs, and whose they were.
+    /// The epochs and their holders.
     terms: Vec<(u64, String)>,
     begin: Instant,
-    /// When the Lease was made.
+    /// Creation time of the Lease.
     made: Instant,
     chances: std::iter::Cycle<std::vec::IntoIter<u16>>,
-    /// Of a thousand calls so many have trouble, and of a thousand wakings so many are late.
+    /// Per mille of requests with a fault, and of wake-ups that are late.
     trouble: u16,
 }
 
@@ -127,7 +127,7 @@ impl Election {
                 self.versions += 1;
                 Some(Record { holder: None, version: self.versions.to_string(), ..lease })
             }
-            // A Lease that is made and deleted again between two looks of a process is seen by nobody.
+            // A Lease that is created and deleted between two reads of a process is observed by none.
             Some(lease) if self.now < self.made + Timing::default().duration => Some(lease),
             Some(_) | None => None,
         };
@@ -137,7 +137,7 @@ impl Election {
 
     fn restart(&mut self, at: usize) {
         self.number += 1;
-        // Each process has a name of its own.
+        // Each process has a unique name.
         let name = format!("{}{}", NAMES[at], self.number);
         self.processes[at] = Process::new(&name, self.now);
         self.after(Duration::ZERO, Event::Wake(at));
@@ -196,7 +196,7 @@ impl Election {
         let flight = Flight { process: at, number: self.number, started: self.now, write };
         self.processes[at].waits_for = Some(flight.number);
         self.after(Timing::default().call_limit(), Event::Return(flight, None));
-        // A request that nobody waits for any more may still arrive.
+        // A request whose caller has stopped waiting may still arrive.
         let delay = if self.troubled() { self.millis(20_000) } else { self.millis(200) };
         if !(self.troubled() && self.chance(2) == 0) {
             self.after(delay, Event::Arrive(flight, call));
@@ -247,7 +247,7 @@ impl Election {
                 let last = self.terms.last().map_or(0, |(epoch, _)| *epoch);
                 assert!(epoch > last, "{name}: term {epoch} after {last}");
                 let mut in_a_row = self.terms.iter().filter(|(epoch, _)| *epoch >= since);
-                assert!(in_a_row.all(|(_, leader)| leader == name), "{name}: not alone since {since}");
+                assert!(in_a_row.all(|(_, leader)| leader == name), "{name}: another holder since {since}");
                 self.terms.push((epoch, name.clone()));
             }
             if until > now {

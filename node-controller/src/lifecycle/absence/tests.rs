@@ -1,4 +1,4 @@
-//! What is a proof and what is not.
+//! Which answers are a proof.
 
 use proptest::prelude::{Just, Strategy, prop, prop_oneof, proptest};
 
@@ -14,7 +14,7 @@ fn other() -> Answer {
     Answer::Failed { error: "no".to_owned(), retry_after: None }
 }
 
-/// A ledger for one node, on a clock of its own.
+/// A ledger for one node, with a clock of its own.
 struct World {
     ledger: Ledger,
     begin: Instant,
@@ -32,7 +32,7 @@ impl World {
         self.begin + Duration::from_secs(seconds)
     }
 
-    /// The cloud is asked and answers within a second; what it says of an absence it saw just then.
+    /// The cloud answers within a second; it observed an absence at the time of the answer.
     fn hear(&mut self, at: u64, answer: &Answer) {
         let (asked, now) = (self.at(at), self.at(at) + Duration::from_millis(500));
         self.ledger.hear(&subject(), answer, asked, now);
@@ -47,7 +47,7 @@ impl World {
         self.ledger.keep([(&subject(), shown)].into_iter(), self.at(at));
     }
 
-    /// The node is no candidate for a moment.
+    /// The node is not a candidate for a moment.
     fn forget(&mut self, at: u64) {
         self.ledger.keep([].into_iter(), self.at(at));
     }
@@ -56,7 +56,7 @@ impl World {
         self.ledger.is_proven(&subject(), self.at(at))
     }
 
-    /// How many seconds after `at` the next question is.
+    /// Seconds from `at` to the next request.
     fn due_after(&self, at: u64) -> u64 {
         let due = self.ledger.cases[&subject()].due;
         due.duration_since(self.at(at)).as_secs()
@@ -64,11 +64,11 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_words_some_time_apart_are_a_proof() {
+async fn two_answers_some_time_apart_are_a_proof() {
     let mut world = World::new();
     assert_eq!(world.ledger.due(world.begin), [subject()], "asked at once");
     world.gone(10);
-    assert!(!world.is_proven(11), "one word is none");
+    assert!(!world.is_proven(11), "one answer proves nothing");
     assert_eq!(world.due_after(10), 30);
     world.gone(41);
     assert!(world.is_proven(42));
@@ -76,18 +76,18 @@ async fn two_words_some_time_apart_are_a_proof() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_word_must_not_come_too_soon() {
+async fn second_answer_must_not_come_too_soon() {
     let mut world = World::new();
     world.gone(10);
     world.gone(11);
     world.gone(40);
     assert!(!world.is_proven(41), "asked 29.5 s after the first answer");
     world.gone(41);
-    assert!(world.is_proven(42), "counted from the first word and not from each");
+    assert!(world.is_proven(42), "counted from the first answer and not from each");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_not_seen_later_is_the_same_word() {
+async fn answer_that_was_not_observed_later_confirms_nothing() {
     let mut world = World::new();
     let observed = Timestamp::from_second(10).expect("a time");
     for at in [10, 50, 90, 130] {
@@ -100,7 +100,7 @@ async fn an_answer_that_was_not_seen_later_is_the_same_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_other_word_begins_anew() {
+async fn any_other_answer_restarts_the_proof() {
     for word in [Answer::Exists { stopped: false }, Answer::NotVisible, Answer::Foreign, other()] {
         let mut world = World::new();
         world.gone(10);
@@ -111,23 +111,23 @@ async fn any_other_word_begins_anew() {
         world.gone(103);
         assert!(world.is_proven(104), "{word:?}");
         world.hear(110, &word);
-        assert!(!world.is_proven(111), "{word:?} takes a proof back");
+        assert!(!world.is_proven(111), "{word:?} revokes a proof");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proof_is_worth_something_for_a_while_only() {
+async fn proof_expires() {
     let mut world = World::new();
     world.gone(10);
     world.gone(50);
     assert!(world.is_proven(50 + 599));
     assert!(!world.is_proven(50 + 602));
     world.gone(50 + 602);
-    assert!(!world.is_proven(50 + 603), "after a long silence it is the first word again");
+    assert!(!world.is_proven(50 + 603), "after a long silence it is a first answer again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proof_that_is_renewed_lasts() {
+async fn renewed_proof_does_not_expire() {
     let mut world = World::new();
     world.gone(10);
     for at in [50, 350, 650, 950] {
@@ -137,7 +137,7 @@ async fn a_proof_that_is_renewed_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_no_candidate_for_a_moment_begins_anew() {
+async fn node_that_is_no_candidate_for_a_moment_starts_again() {
     let mut world = World::new();
     world.gone(10);
     world.forget(20);
@@ -146,11 +146,11 @@ async fn whoever_is_no_candidate_for_a_moment_begins_anew() {
     assert!(!world.is_proven(51));
     let anew = Subject { uid: "uid-a2".to_owned(), ..subject() };
     world.ledger.keep([(&anew, Shown::No)].into_iter(), world.at(60));
-    assert_eq!(world.ledger.heard(&anew), Some(&Heard::Nothing), "made anew under its name");
+    assert_eq!(world.ledger.heard(&anew), Some(&Heard::Nothing), "recreated under the same name");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cloud_is_asked_less_and_less_often() {
+async fn cloud_is_asked_with_backoff() {
     let mut world = World::new();
     let mut pauses = Vec::new();
     for _ in 0..8 {
@@ -160,7 +160,7 @@ async fn the_cloud_is_asked_less_and_less_often() {
     assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
     world.gone(0);
     world.hear(0, &Answer::NotVisible);
-    assert_eq!(world.due_after(0), 5, "that it was gone for once is a beginning");
+    assert_eq!(world.due_after(0), 5, "the next absence is a first answer");
     world.hear(0, &Answer::Foreign);
     assert_eq!(world.due_after(0), 3600);
     let retry_after = Some(Duration::from_secs(77));
@@ -170,25 +170,25 @@ async fn the_cloud_is_asked_less_and_less_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_node_is_left_alone_until_its_object_is_seen_to_go() {
+async fn deleted_node_is_skipped_until_its_object_is_gone() {
     let mut world = World::new();
     world.gone(10);
     world.gone(50);
     world.ledger.deleted(&subject(), world.at(51));
     assert!(!world.is_proven(51));
     assert!(world.ledger.due(world.at(100)).is_empty());
-    assert_eq!(world.ledger.due(world.at(112)), [subject()], "somebody holds it");
+    assert_eq!(world.ledger.due(world.at(112)), [subject()], "a finalizer holds it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_the_listing_ceases_to_show_is_asked_about_at_once() {
+async fn instance_that_the_listing_loses_is_asked_about_at_once() {
     let mut world = World::new();
     world.keep(Shown::Yes, 0);
     for _ in 0..6 {
         world.hear(0, &Answer::Exists { stopped: false });
     }
     world.keep(Shown::Yes, 10);
-    assert_eq!(world.due_after(10), 150, "it is asked seldom while it is listed");
+    assert_eq!(world.due_after(10), 150, "it is asked about rarely while it is listed");
     world.keep(Shown::No, 20);
     assert_eq!(world.due_after(20), 0);
     world.hear(20, &Answer::NotVisible);
@@ -198,7 +198,7 @@ async fn a_machine_that_the_listing_ceases_to_show_is_asked_about_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_wants_peace_has_it_whatever_its_listing_shows() {
+async fn retry_delay_of_the_cloud_is_kept_whatever_its_listing_shows() {
     let mut world = World::new();
     world.keep(Shown::Yes, 0);
     let retry_after = Some(Duration::from_secs(77));
@@ -208,25 +208,25 @@ async fn a_cloud_that_wants_peace_has_it_whatever_its_listing_shows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_listing_shows_changes_no_word() {
+async fn listing_changes_no_answer() {
     let mut world = World::new();
     world.keep(Shown::Yes, 0);
     world.gone(10);
     world.keep(Shown::No, 15);
-    assert_eq!(world.due_after(10), 30, "the second word has its time");
+    assert_eq!(world.due_after(10), 30, "the time of the second answer is kept");
     world.gone(41);
     assert!(world.is_proven(42));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_the_brake_held_only_a_sign_of_life_frees() {
+async fn held_node_is_released_only_by_a_sign_of_life() {
     type Happens = fn(&mut World);
     let happenings: [(&str, Happens, bool); 8] = [
         ("gone", |world| world.gone(10), true),
-        ("not shown", |world| world.hear(10, &Answer::NotVisible), true),
+        ("not visible", |world| world.hear(10, &Answer::NotVisible), true),
         ("foreign", |world| world.hear(10, &Answer::Foreign), true),
         ("an error", |world| world.hear(10, &other()), true),
-        ("the adapter is away", |world| world.forget(10), true),
+        ("the adapter is unavailable", |world| world.forget(10), true),
         ("its object is gone", |world| world.ledger.release(|it| it.uid == "uid-a"), false),
         ("it exists", |world| world.hear(10, &Answer::Exists { stopped: true }), false),
         ("it is ready", |world| world.ledger.forget(|it| it.uid == "uid-a"), false),
@@ -240,7 +240,7 @@ async fn whom_the_brake_held_only_a_sign_of_life_frees() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_cannot_tell_is_quoted_and_one_time_is_none() {
+async fn repeated_error_of_the_cloud_is_quoted_and_a_single_one_is_not() {
     let mut world = World::new();
     let failed = |repeated| Heard::Failed { error: "no".to_owned(), repeated };
     for repeated in [false, true, true] {
@@ -249,19 +249,19 @@ async fn a_cloud_that_cannot_tell_is_quoted_and_one_time_is_none() {
     }
     world.gone(20);
     world.hear(60, &other());
-    assert_eq!(world.ledger.heard(&subject()), Some(&failed(false)), "it could, in between");
+    assert_eq!(world.ledger.heard(&subject()), Some(&failed(false)), "it answered in between");
 }
 
-/// A moment in the life of a node that is not ready.
+/// An event in the life of a node that is not ready.
 #[derive(Clone, Debug)]
 enum Moment {
-    /// The cloud says so.
+    /// The cloud gives this answer.
     Said(Answer),
-    /// The node is ready, or its machine listed and well, in between.
+    /// In between, the node is ready, or its instance is listed and not ending.
     Forgotten,
-    /// The mirror of the cloud shows its machine to end, or does not show it.
+    /// The cache of the cloud shows the instance as ending, or does not show it.
     Listed(Shown),
-    /// It is deleted, and somebody holds it.
+    /// It is deleted, and a finalizer holds it.
     Deleted,
 }
 
@@ -278,12 +278,12 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// Short pauses are what happens, long ones what makes words old.
+/// Mostly short pauses, since long ones expire the answers.
 fn pause() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1_u64..60, 1 => 60_u64..700]
 }
 
-/// The words of absence with nothing in between, as a judge would write them down: by when the cloud was asked, in seconds.
+/// The reference: absences without anything in between, with the times of the requests in seconds.
 #[derive(Debug, Default)]
 struct Row(Vec<u64>);
 
@@ -295,7 +295,7 @@ impl Row {
         self.0.push(at);
     }
 
-    /// Asked 30 s after an answer that took half a second, and not older than ten minutes.
+    /// Requested 30 s after an answer that took half a second, and not older than ten minutes.
     fn proves(&self, at: u64) -> bool {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return false };
         last - first > APART.as_secs() && at - last <= KEEP.as_secs()
@@ -303,10 +303,11 @@ impl Row {
 }
 
 proptest! {
-    /// Whatever the cloud says when: at every moment of the history, and between them, a proof has two words in it, apart, both young,
-    /// with nothing in between.
+    /// For any answers at any times: at and between all moments of the history, a proof consists of two answers, far enough apart, both
+    /// recent, and with nothing in between.
+    // Behaviour: ND7, W3
     #[test]
-    fn never_a_proof_without_two_words(history in prop::collection::vec((pause(), moment()), 1..60)) {
+    fn no_proof_without_two_answers(history in prop::collection::vec((pause(), moment()), 1..60)) {
         let (mut world, mut row, mut now) = (World::new(), Row::default(), 0);
         for (pause, moment) in history {
             for at in [now + 1, now + pause / 2 + 1, now + pause] {
@@ -339,14 +340,14 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn once_the_cloud_could_not_prove_it_others_are_needed_each_time() {
+async fn failed_proof_needs_witnesses_from_then_on() {
     let mut world = World::new();
     world.gone(10);
     world.hear(50, &other());
     assert!(!world.ledger.lacks_proof(&[subject()]));
     world.hear(60, &Answer::NotVisible);
     world.gone(70);
-    assert!(world.ledger.lacks_proof(&[subject()]), "for the second word, too");
+    assert!(world.ledger.lacks_proof(&[subject()]), "for the second answer, too");
     world.forget(80);
     world.keep(Shown::No, 85);
     assert!(!world.ledger.lacks_proof(&[subject()]));

@@ -1,4 +1,4 @@
-//! Who goes, who is held, and for how long that counts.
+//! Which nodes are deleted, which are held, and for how long they count.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::mirror::trim_node;
 
 const WINDOW: Duration = Duration::from_mins(10);
 
-/// A gate that has been there for a window, and the time.
+/// A gate that has existed for a window, and the present time.
 fn gate() -> (Gate, Instant) {
     let now = Instant::now();
     (Gate::new(Limits { share: 30, number: 50, window: WINDOW }, now), now + WINDOW)
@@ -19,12 +19,12 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
     names.iter().map(|name| Arc::new(trim_node(&node(name).build()))).collect()
 }
 
-/// These are gone, of so many.
+/// Of this many nodes, these are gone.
 fn gone(names: &[&str], n_nodes: usize) -> Crowd {
     held(names, &[], n_nodes)
 }
 
-/// These are gone and those were held before, of so many.
+/// Of this many nodes, these are gone and those were held before.
 fn held(proven: &[&str], held: &[&str], n_nodes: usize) -> Crowd {
     let these: BTreeSet<&str> = proven.iter().chain(held).copied().collect();
     let others: Vec<String> = (these.len()..n_nodes).map(|n| format!("other{n}")).collect();
@@ -37,7 +37,7 @@ fn names(nodes: &[Arc<Node>]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_counts_once_however_often_its_deletion_is_tried() {
+async fn node_counts_once_however_often_its_deletion_is_retried() {
     let (mut gate, mut now) = gate();
     for attempt in 0..20 {
         let Judgement { going, held, verdict } = gate.judge(gone(&["a"], 10), now);
@@ -46,11 +46,12 @@ async fn a_node_counts_once_however_often_its_deletion_is_tried() {
         now += Duration::from_secs(20);
     }
     let both = gate.judge(gone(&["b", "c"], 10), now);
-    assert_eq!((names(&both.going), both.verdict), (vec!["b", "c"], Verdict::Go), "3 of 10 may go");
+    assert_eq!((names(&both.going), both.verdict), (vec!["b", "c"], Verdict::Go), "3 of 10 are allowed");
 }
 
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_tried_for_longer_than_a_window_still_counts() {
+async fn deletion_that_is_retried_for_longer_than_a_window_counts() {
     let (mut gate, mut now) = gate();
     let end = now + Duration::from_mins(11);
     while now < end {
@@ -63,7 +64,7 @@ async fn a_deletion_that_is_tried_for_longer_than_a_window_still_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_try_goes_on_while_the_brake_holds_the_others() {
+async fn retry_is_allowed_while_the_brake_holds_others() {
     let (mut gate, now) = gate();
     gate.went(&nodes(&["a"])[0], now);
     let judged = gate.judge(gone(&["a", "b", "c", "d"], 10), now);
@@ -73,11 +74,12 @@ async fn another_try_goes_on_while_the_brake_holds_the_others() {
     assert_eq!((names(&later.going).len(), later.verdict), (3, Verdict::Go), "the next window");
 }
 
+// Behaviour: ND12
 #[tokio::test(start_paused = true)]
-async fn who_was_deleted_and_is_held_by_a_finalizer_is_one_of_all_and_not_two() {
+async fn deleted_node_with_a_finalizer_is_not_counted_twice() {
     let (mut gate, now) = gate();
     nodes(&["a", "b", "c"]).iter().for_each(|node| gate.went(node, now));
-    // They are there still: of ten nodes three may go, and of the thirteen that a miscount makes of them four.
+    // The deleted nodes still exist: of ten nodes three are allowed, but of the thirteen that a wrong count would give, four.
     let mut crowd = gone(&["a", "b", "c", "d"], 10);
     crowd.proven = nodes(&["d"]);
     let judged = gate.judge(crowd, now);
@@ -85,7 +87,7 @@ async fn who_was_deleted_and_is_held_by_a_finalizer_is_one_of_all_and_not_two() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_somebody_let_go_does_not_count() {
+async fn released_node_does_not_count() {
     let (mut gate, now) = gate();
     let autoscaled = |name| {
         let node = node(name).tainted(controller_core::node::TO_BE_DELETED, Some("1"), "NoSchedule");
@@ -97,11 +99,11 @@ async fn whom_somebody_let_go_does_not_count() {
     assert_eq!((judged.going.len(), judged.verdict), (4, Verdict::Go));
     judged.going.iter().for_each(|node| gate.went(node, now));
     assert_eq!(gate.judge(gone(&["e", "f", "g"], 6), now).verdict, Verdict::Tripped { allowance: 2 });
-    assert_eq!(gate.judge(gone(&["e", "f"], 6), now).verdict, Verdict::Go, "nobody counted before them");
+    assert_eq!(gate.judge(gone(&["e", "f"], 6), now).verdict, Verdict::Go, "no node counted before them");
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_the_brake_held_counts_whether_proven_or_not() {
+async fn held_node_counts_whether_proven_or_not() {
     let (mut gate, now) = gate();
     let tripped = Verdict::Tripped { allowance: 3 };
     let before = ["a", "b", "c", "d"];
@@ -115,5 +117,9 @@ async fn whom_the_brake_held_counts_whether_proven_or_not() {
     assert_eq!((names(&judged.going), judged.verdict), (vec!["a", "b"], Verdict::Go), "and never unproven");
     judged.going.iter().for_each(|node| gate.went(node, now));
     let judged = gate.judge(held(&["a", "c"], &before[..3], 10), now);
-    assert_eq!((names(&judged.going), judged.verdict), (vec!["a", "c"], Verdict::Go), "who went counts once");
+    assert_eq!(
+        (names(&judged.going), judged.verdict),
+        (vec!["a", "c"], Verdict::Go),
+        "a deleted node counts once"
+    );
 }

@@ -1,4 +1,4 @@
-//! Who is tainted and who is asked about: each row of the table.
+//! Which nodes are tainted and which are asked about: each row of the table.
 
 use cloud_api_proto::v1alpha1::InstanceState;
 use controller_core::testing::{BEGIN, NodeBuilder, instance, node};
@@ -24,7 +24,7 @@ fn facts<'a>(instance: Option<&'a Instance>, heard: Option<&'a Heard>) -> Facts<
     Facts { cloud: View::Fresh, instance, heard, scheme: Some("sim") }
 }
 
-/// Whether the cloud is asked about a node, a day after it was made.
+/// Whether the cloud is asked about a node that is a day old.
 fn is_asked(node: NodeBuilder, facts: &Facts<'_>) -> bool {
     absence(&trim_node(&node.build()), facts, BEGIN + 24.hours(), AGE)
 }
@@ -34,7 +34,7 @@ fn tainted(node: NodeBuilder, facts: &Facts<'_>) -> Option<Change> {
 }
 
 #[test]
-fn a_ready_node_loses_the_taint_and_nothing_else_happens_to_it() {
+fn ready_node_only_loses_the_taint() {
     let stopped = machine(InstanceState::Stopped);
     for facts in [facts(Some(&stopped), None), facts(None, None), facts(None, Some(&Heard::NotVisible))] {
         let ready = known().ready("True");
@@ -46,7 +46,7 @@ fn a_ready_node_loses_the_taint_and_nothing_else_happens_to_it() {
 }
 
 #[test]
-fn only_a_machine_that_is_switched_off_taints_its_node() {
+fn only_a_stopped_instance_taints_its_node() {
     use InstanceState::{
         Error, Running, Starting, Stopped, Stopping, Terminated, Terminating, Unknown, Unspecified,
     };
@@ -70,11 +70,12 @@ fn only_a_machine_that_is_switched_off_taints_its_node() {
         assert_eq!(
             tainted(known(), &facts(Some(&machine), None)),
             taints.then_some(Change::Add),
-            "never said anything"
+            "no condition at all"
         );
     }
 }
 
+// Behaviour: ND4
 #[test]
 fn an_old_taint_stays_until_the_node_is_ready() {
     let running = machine(InstanceState::Running);
@@ -85,32 +86,32 @@ fn an_old_taint_stays_until_the_node_is_ready() {
 }
 
 #[test]
-fn an_old_mirror_taints_nobody_and_a_live_answer_does() {
+fn old_cache_taints_no_node_and_a_live_answer_does() {
     let stopped = machine(InstanceState::Stopped);
     let old = Facts { cloud: View::Old, ..facts(Some(&stopped), None) };
     assert_eq!(tainted(known().ready("False"), &old), None);
-    assert!(is_asked(known().ready("False"), &old), "it is asked instead");
+    assert!(is_asked(known().ready("False"), &old), "the cloud is asked instead");
     let heard = Heard::Exists { stopped: true };
     let told = Facts { heard: Some(&heard), ..old };
     assert_eq!(tainted(known().ready("False"), &told), Some(Change::Add));
     let heard = Heard::Exists { stopped: false };
     let told = Facts { cloud: View::Fresh, heard: Some(&heard), ..old };
-    assert_eq!(tainted(known().ready("False"), &told), None, "a live answer is younger than any mirror");
+    assert_eq!(tainted(known().ready("False"), &told), None, "a live answer is newer than any cache");
     let away = Facts { cloud: View::None, ..facts(Some(&stopped), None) };
     assert_eq!(tainted(known().ready("False"), &away), None);
 }
 
 #[test]
-fn who_is_asked_about() {
+fn nodes_about_which_the_cloud_is_asked() {
     use InstanceState::{Running, Stopped, Terminated, Terminating};
     let (running, stopped) = (machine(Running), machine(Stopped));
     let (ending, ended) = (machine(Terminating), machine(Terminated));
     let down = || known().ready("False");
     let unknown = Facts { scheme: None, ..facts(None, None) };
     let cases = [
-        ("not shown", down(), facts(None, None), true),
-        ("never said whether it is ready", known(), facts(None, None), true),
-        ("says so in a word that we do not know", known().ready("Perhaps"), facts(None, None), true),
+        ("not visible", down(), facts(None, None), true),
+        ("no condition Ready", known(), facts(None, None), true),
+        ("an unknown status of Ready", known().ready("Perhaps"), facts(None, None), true),
         ("shown", down(), facts(Some(&running), None), false),
         ("switched off", down(), facts(Some(&stopped), None), false),
         ("ends", down(), facts(Some(&ending), None), true),
@@ -118,16 +119,16 @@ fn who_is_asked_about() {
         ("without provider ID", node("a").ready("False"), facts(None, None), false),
         ("another cloud's", node("a").provider_id("aws:///z/i-1").ready("False"), facts(None, None), false),
         (
-            "a scheme that begins like ours",
+            "a scheme with the same beginning",
             node("a").provider_id("simx://i-1").ready("False"),
             facts(None, None),
             false,
         ),
         ("no provider ID at all", node("a").provider_id("i-1").ready("False"), facts(None, None), false),
-        ("the adapter has not said its scheme", down(), unknown, false),
-        ("the adapter is away", down(), Facts { cloud: View::None, ..facts(None, None) }, false),
-        ("the mirror is old", down(), Facts { cloud: View::Old, ..facts(None, None) }, true),
-        ("deleted by somebody", down().deleted(), facts(None, None), false),
+        ("the adapter has not reported its scheme", down(), unknown, false),
+        ("the adapter is unavailable", down(), Facts { cloud: View::None, ..facts(None, None) }, false),
+        ("the cache is old", down(), Facts { cloud: View::Old, ..facts(None, None) }, true),
+        ("being deleted", down().deleted(), facts(None, None), false),
     ];
     for (name, node, facts, asked) in cases {
         assert_eq!(is_asked(node, &facts), asked, "{name}");
@@ -135,21 +136,21 @@ fn who_is_asked_about() {
 }
 
 #[test]
-fn what_is_a_sign_of_life_and_what_is_none() {
+fn signs_of_life() {
     use InstanceState::{Running, Stopped, Terminating};
     let (running, stopped, ending) = (machine(Running), machine(Stopped), machine(Terminating));
     let down = || known().ready("False");
     let seen = |cloud, instance| Facts { cloud, ..facts(Some(instance), None) };
     let away = Facts { cloud: View::None, scheme: None, ..facts(None, None) };
     let cases = [
-        ("not shown", down(), facts(None, None), true),
-        ("the adapter is away", down(), away, true),
+        ("not visible", down(), facts(None, None), true),
+        ("the adapter is unavailable", down(), away, true),
         ("ends", down(), seen(View::Fresh, &ending), true),
-        ("an old mirror shows it", down(), seen(View::Old, &stopped), true),
+        ("an old cache shows it", down(), seen(View::Old, &stopped), true),
         ("listed", down(), seen(View::Fresh, &running), false),
-        ("switched off, and there", down(), seen(View::Fresh, &stopped), false),
+        ("switched off, and listed", down(), seen(View::Fresh, &stopped), false),
         ("ready", known().ready("True"), facts(None, None), false),
-        ("deleted by somebody", down().deleted(), facts(None, None), false),
+        ("being deleted", down().deleted(), facts(None, None), false),
     ];
     for (name, node, facts, lifeless) in cases {
         assert_eq!(is_lifeless(&trim_node(&node.build()), &facts), lifeless, "{name}");
@@ -162,23 +163,24 @@ fn an_uninitialised_node_must_have_an_age() {
     let facts = facts(None, None);
     assert!(!absence(&new, &facts, BEGIN + 299.seconds(), AGE));
     assert!(absence(&new, &facts, BEGIN + 300.seconds(), AGE));
-    assert!(!absence(&new, &facts, BEGIN - 1.hours(), AGE), "made in the future");
+    assert!(!absence(&new, &facts, BEGIN - 1.hours(), AGE), "created in the future");
     let ageless = Node { created: None, ..new };
     assert!(!absence(&ageless, &facts, BEGIN + 24.hours(), AGE));
     let initialised = trim_node(&known().build());
-    assert!(absence(&initialised, &facts, BEGIN, AGE), "its machine was seen once");
+    assert!(absence(&initialised, &facts, BEGIN, AGE), "the cloud answered that its instance exists");
 }
 
+// Behaviour: ND9
 #[test]
-fn only_who_says_so_is_of_another_cloud() {
+fn only_the_provider_id_assigns_a_node_to_another_cloud() {
     for (name, node, expected) in [
         ("another scheme", node("a").provider_id("aws:///z/i-1"), true),
         ("another scheme, not ready", node("a").provider_id("simulated://north/i-1").ready("False"), true),
         ("this cloud's", known(), false),
         ("no provider ID", node("a"), false),
-        ("what is none", node("a").provider_id("i-1"), false),
+        ("an invalid provider ID", node("a").provider_id("i-1"), false),
         (
-            "not initialised, so told why it waits",
+            "not initialised, so another Event tells why it waits",
             node("a").provider_id("aws:///z/i-1").tainted(
                 controller_core::node::UNINITIALISED,
                 None,

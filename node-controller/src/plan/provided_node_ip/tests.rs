@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `type=address` words to addresses; `i`, `e` and `h` are short for the usual types.
+/// Parses `type=address` words; `i`, `e` and `h` are short for the usual types.
 fn addresses(words: &str) -> Vec<Address> {
     let address = |word: &str| {
         let (type_, address) = word.split_once('=').expect("type=address");
@@ -33,12 +33,13 @@ fn check(cases: &[Case]) {
     }
 }
 
+// Behaviour: NP1
 #[test]
 fn one_address() {
     check(&[
         Case { name: "the only one", value: "10.0.0.1", cloud: "i=10.0.0.1", kept: Some("i=10.0.0.1") },
         Case {
-            name: "others of its type go",
+            name: "others of its type are dropped",
             value: "10.0.0.2",
             cloud: "i=10.0.0.1 i=10.0.0.2",
             kept: Some("i=10.0.0.2"),
@@ -56,7 +57,7 @@ fn one_address() {
             kept: Some("e=10.0.0.1 i=10.0.0.1 h=a"),
         },
         Case {
-            name: "the other family of its type goes",
+            name: "the other family of its type is dropped",
             value: "10.0.0.1",
             cloud: "i=10.0.0.1 i=fd00::1",
             kept: Some("i=10.0.0.1"),
@@ -68,6 +69,7 @@ fn one_address() {
     ]);
 }
 
+// Behaviour: NP2, NP3, NP6
 #[test]
 fn two_addresses() {
     check(&[
@@ -78,7 +80,7 @@ fn two_addresses() {
             kept: Some("i=fd00::1 i=10.0.0.1 e=192.0.2.1"),
         },
         Case {
-            name: "of two types: the rest of both goes, across families",
+            name: "of two types: the rest of both is dropped, across families",
             value: "192.0.2.1,fd00::1",
             cloud: "i=10.0.0.1 i=fd00::1 e=192.0.2.1 e=2001:db8::1 h=a",
             kept: Some("e=192.0.2.1 i=fd00::1 h=a"),
@@ -106,6 +108,7 @@ fn two_addresses() {
     ]);
 }
 
+// Behaviour: NP4, NP5
 #[test]
 fn spelling() {
     check(&[
@@ -116,13 +119,13 @@ fn spelling() {
             kept: Some("i=1.2.3.4"),
         },
         Case {
-            name: "the cloud's spelling stays",
+            name: "the cloud's spelling is kept",
             value: "2600::1",
             cloud: "i=2600::0:1",
             kept: Some("i=2600::0:1"),
         },
         Case {
-            name: "v4 inside v6 is v4",
+            name: "IPv4-mapped IPv6 is IPv4",
             value: "::ffff:10.0.0.1",
             cloud: "i=10.0.0.1",
             kept: Some("i=10.0.0.1"),

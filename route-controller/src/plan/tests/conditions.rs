@@ -11,7 +11,7 @@ struct Case {
     name: &'static str,
     node: Node,
     routes: Vec<Route>,
-    /// What becomes of each route that is laid.
+    /// The outcome of each route to create.
     laid: Standing,
     written: Option<Network>,
 }
@@ -32,8 +32,9 @@ fn there_outside() -> Route {
     route("1", "10.99.0.0/24").of("a").via("sim://r/a")
 }
 
+// Behaviour: R3, R16
 #[test]
-fn the_condition_says_what_became_of_all_routes_of_a_node() {
+fn condition_covers_all_routes_of_a_node() {
     let (ready, open, failed) = (Standing::Ready, Standing::Open, Standing::Failed);
     let (available, unavailable) = (Some(Network::Available), Some(Network::Unavailable));
     let dual = || asking().pods("fd00:244:0:1::/64");
@@ -48,31 +49,43 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
     for Case { name, node, routes, laid, written } in [
         case("kept", asking(), &[there()], open, available),
         case("laid", asking(), &[], ready, available),
-        case("laid, under way", asking(), &[], open, None),
-        case("not laid", asking(), &[], failed, unavailable),
-        case("there, under way", asking(), &[there().is(State::Pending)], open, None),
-        case("one kept, one not laid", dual(), &[there()], failed, unavailable),
-        case("one kept, one under way", dual(), &[there()], open, None),
-        case("somebody else's in the way", asking(), &[foreign()], ready, unavailable),
-        case("outside of the cluster, laid", outside(), &[], ready, available),
-        case("outside of the cluster, not laid", outside(), &[], failed, unavailable),
-        case("outside of the cluster, there", outside(), &[there_outside()], open, available),
-        case("not laid, and its machine is another cloud's", asking().elsewhere(), &[], failed, None),
+        case("new, in progress", asking(), &[], open, None),
+        case("new, failed", asking(), &[], failed, unavailable),
+        case("exists, in progress", asking(), &[there().is(State::Pending)], open, None),
+        case("one kept, one new and failed", dual(), &[there()], failed, unavailable),
+        case("one kept, one in progress", dual(), &[there()], open, None),
+        case("a conflicting foreign route", asking(), &[foreign()], ready, unavailable),
+        case("outside of the cluster, created", outside(), &[], ready, available),
+        case("outside of the cluster, failed", outside(), &[], failed, unavailable),
+        case("outside of the cluster, exists", outside(), &[there_outside()], open, available),
+        case("failed, and its instance belongs to another cloud", asking().elsewhere(), &[], failed, None),
         case(
-            "unreadable, and its machine is another cloud's",
+            "unreadable, and its instance belongs to another cloud",
             node("a").unreadable("x").elsewhere(),
             &[],
             ready,
             None,
         ),
         case("unreadable only", node("a").unreadable("x"), &[], ready, unavailable),
-        case("asks for nothing", node("a"), &[], ready, None),
-        case("asks for nothing, a route leads to it", node("a"), &[there()], ready, unavailable),
+        case("no pod CIDR", node("a"), &[], ready, None),
+        case("no pod CIDR, but a route leads to it", node("a"), &[there()], ready, unavailable),
         case("not initialised", asking().uninitialised(), &[], ready, None),
-        case("not initialised, its route is there", asking().uninitialised(), &[there()], ready, None),
-        case("says so already", asking().says("False", "RouteCreated"), &[there()], open, None),
-        case("another's reason", asking().says("False", "CalicoIsUp"), &[there()], open, available),
-        case("said otherwise", asking().says("True", "NoRouteCreated"), &[there()], open, available),
+        case("not initialised, its route exists", asking().uninitialised(), &[there()], ready, None),
+        case(
+            "the condition is there already",
+            asking().says("False", "RouteCreated"),
+            &[there()],
+            open,
+            None,
+        ),
+        case(
+            "the reason of another controller",
+            asking().says("False", "CalicoIsUp"),
+            &[there()],
+            open,
+            available,
+        ),
+        case("the other status", asking().says("True", "NoRouteCreated"), &[there()], open, available),
         case("failed again", asking().says("True", "NoRouteCreated"), &[], failed, None),
         case("open after a failure", asking().says("True", "NoRouteCreated"), &[], open, None),
     ] {
@@ -84,8 +97,9 @@ fn the_condition_says_what_became_of_all_routes_of_a_node() {
     }
 }
 
+// Behaviour: R16
 #[test]
-fn the_words_are_those_that_people_look_for() {
+fn condition_texts_are_those_of_cloud_provider() {
     let words = |network: Network| [network.status(), network.reason(), network.message()];
     assert_eq!(words(Network::Available), ["False", "RouteCreated", "RouteController created a route"]);
     assert_eq!(

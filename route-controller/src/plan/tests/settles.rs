@@ -1,5 +1,5 @@
-//! Whatever the nodes ask for and the cloud has: the plan settles, and touches only what is ours, and outside of the cluster only what
-//! is in a node's way.
+//! Any nodes and routes: the plan settles, and changes only routes of this cluster, and outside of its CIDRs only routes that conflict with
+//! a node's.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -12,7 +12,7 @@ use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
-/// Few names and few nets, so that they meet.
+/// Few names and networks, so that they often coincide.
 fn name() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("a"), Just("b"), Just("c"), Just("d")]
 }
@@ -64,7 +64,7 @@ impl Node {
 
 proptest! {
     #[test]
-    fn any_plan_settles_and_removes_only_what_is_ours(
+    fn any_plan_settles_and_removes_only_owned_routes(
         mut nodes in vec(any_node(), 0..5),
         mut routes in vec(any_route(), 0..8),
     ) {
@@ -77,7 +77,7 @@ proptest! {
         let plan = settled(&nodes, &routes);
 
         for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
-            let route = routes.iter().find(|route| route.vendor_id == removal.vendor_id).expect("a route that is there");
+            let route = routes.iter().find(|route| route.vendor_id == removal.vendor_id).expect("an existing route");
             let unmarked = route.owner == Owner::Unmanaged && serves_any(route, &nodes);
             assert!(route.owner == Owner::Ours || unmarked, "{plan}");
             assert!(cluster().contain(&route.destination) || removal.cause == Cause::Replaced, "{plan}");
@@ -87,8 +87,9 @@ proptest! {
         }
     }
 
+    // Behaviour: R6
     #[test]
-    fn the_order_in_which_things_are_listed_decides_nothing(
+    fn order_of_listings_decides_nothing(
         mut nodes in vec(any_node(), 0..5),
         mut routes in vec(any_route(), 0..8),
         turns in (0_usize..5, 0_usize..8),
@@ -115,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn what_bears_no_mark_goes_only_if_it_was_seen_to_serve_a_node(
+    fn untagged_route_is_removed_only_if_it_served_a_node(
         mut before in vec(any_node(), 0..5),
         mut after in vec(any_node(), 0..5),
         mut seen in vec(any_route(), 0..8),
@@ -150,7 +151,7 @@ proptest! {
     }
 }
 
-/// Whether a node asks for the route's destination and has the machine that it leads to.
+/// Whether a node has the route's destination as a pod CIDR and the instance that it leads to.
 fn serves_any(route: &Route, nodes: &[Node]) -> bool {
     nodes.iter().any(|node| {
         node.pod_cidrs.contains(&route.destination)

@@ -1,4 +1,4 @@
-//! Clouds that cannot remember whose a route is: what was seen to serve a node is ours, and nothing else.
+//! Clouds that cannot store the owner of a route: routes that were observed to serve a node belong to this cluster, and no others.
 
 use insta::assert_snapshot;
 
@@ -8,12 +8,12 @@ use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
-/// A route of such a cloud: the ID is what there is of it.
+/// A route of such a cloud, which has only an ID.
 fn unmarked(to: &str, at: &str) -> Route {
     route(&format!("{to}={at}"), to).at(at).owned(Owner::Unmanaged)
 }
 
-/// The machine is gone, and its address with it.
+/// The instance is gone, and its address with it.
 fn hole(to: &str, at: &str) -> Route {
     unmarked(to, at).is(State::Blackhole)
 }
@@ -22,23 +22,23 @@ fn asking(name: &str) -> Node {
     node(name).pods("10.244.1.0/24").at("192.0.2.11")
 }
 
-/// What is known after node `a` was served at 192.0.2.11.
+/// The record after node `a` was served at 192.0.2.11.
 fn record() -> Record {
     let serving = unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/a");
     plan(&[asking("a")], &[serving], &cluster(), Some(&Record::default())).record
 }
 
 #[test]
-fn a_route_that_served_a_node_goes_when_the_node_is_gone() {
+fn untagged_route_that_served_a_node_is_removed_with_it() {
     for (name, found, expected) in [
-        ("with its machine", hole("10.244.1.0/24", "192.0.2.11"), "192.0.2.11"),
+        ("with its instance", hole("10.244.1.0/24", "192.0.2.11"), "192.0.2.11"),
         (
-            "the machine stays",
+            "the instance stays",
             unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/a"),
             "sim://r/a at 192.0.2.11",
         ),
         (
-            "another has its address",
+            "another instance has its address",
             unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/x"),
             "sim://r/x at 192.0.2.11",
         ),
@@ -49,15 +49,16 @@ fn a_route_that_served_a_node_goes_when_the_node_is_gone() {
     }
 }
 
+// Behaviour: R13
 #[test]
-fn what_was_never_seen_to_serve_a_node_stays_whatever_it_looks_like() {
+fn untagged_route_that_never_served_a_node_stays() {
     for (name, found) in [
         ("of a node that this controller never saw", hole("10.244.2.0/24", "192.0.2.12")),
-        ("to the same pods, by another way", hole("10.244.1.0/24", "192.0.2.99")),
-        ("marked by another cluster since", hole("10.244.1.0/24", "192.0.2.11").owned(Owner::OtherCluster)),
-        ("an operator's, beside the pods", hole("10.99.0.0/24", "192.0.2.11")),
+        ("to the same pods, via another next hop", hole("10.244.1.0/24", "192.0.2.99")),
+        ("tagged by another cluster since", hole("10.244.1.0/24", "192.0.2.11").owned(Owner::OtherCluster)),
+        ("an operator's, outside of the pod CIDRs", hole("10.99.0.0/24", "192.0.2.11")),
         (
-            "to a node of ours, for pods that are not its own",
+            "to a node of this cluster, for pods of another",
             unmarked("10.244.7.0/24", "192.0.2.11").via("sim://r/a"),
         ),
     ] {
@@ -69,15 +70,15 @@ fn what_was_never_seen_to_serve_a_node_stays_whatever_it_looks_like() {
 }
 
 #[test]
-fn a_node_that_gets_the_pods_of_one_that_is_gone_gets_its_route() {
+fn node_with_the_cidr_of_a_deleted_one_gets_its_route() {
     let routes = [hole("10.244.1.0/24", "192.0.2.11")];
 
-    assert_snapshot!(settled_with(&[asking("b").at("192.0.2.12")], &routes, &record()), @"lay    10.244.1.0/24 to b via sim://r/b at 192.0.2.11 instead of 10.244.1.0/24=192.0.2.11");
-    assert_snapshot!(settled_with(&[asking("b")], &routes, &Record::default()), @"refuse 10.244.1.0/24 to b: route 10.244.1.0/24=192.0.2.11 via 192.0.2.11 is of unknown origin and in the way: remove it, it is never removed from here");
+    assert_snapshot!(settled_with(&[asking("b").at("192.0.2.12")], &routes, &record()), @"create 10.244.1.0/24 to b via sim://r/b at 192.0.2.11 instead of 10.244.1.0/24=192.0.2.11");
+    assert_snapshot!(settled_with(&[asking("b")], &routes, &Record::default()), @"refuse 10.244.1.0/24 to b: route 10.244.1.0/24=192.0.2.11 via 192.0.2.11 is of unknown origin and conflicts with it: remove that route, the controller never does");
 }
 
 #[test]
-fn a_node_that_is_registered_anew_keeps_the_route_to_its_machine() {
+fn node_registered_again_keeps_the_untagged_route() {
     let routes = [unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/a")];
     let plan = settled_with(&[asking("a").uid("a2")], &routes, &record());
 
@@ -86,14 +87,14 @@ fn a_node_that_is_registered_anew_keeps_the_route_to_its_machine() {
 }
 
 #[test]
-fn a_route_that_leads_to_the_nodes_machine_by_another_address_is_laid_anew() {
+fn route_via_another_address_of_the_instance_is_replaced() {
     let routes = [unmarked("10.244.1.0/24", "192.0.2.99").via("sim://r/a")];
 
-    assert_snapshot!(settled_with(&[asking("a")], &routes, &Record::default()), @"lay    10.244.1.0/24 to a via sim://r/a at 192.0.2.11 instead of 10.244.1.0/24=192.0.2.99");
+    assert_snapshot!(settled_with(&[asking("a")], &routes, &Record::default()), @"create 10.244.1.0/24 to a via sim://r/a at 192.0.2.11 instead of 10.244.1.0/24=192.0.2.99");
 }
 
 #[test]
-fn where_the_cloud_marks_routes_what_bears_no_mark_is_nobodys_even_if_it_serves() {
+fn untagged_route_is_foreign_where_the_cloud_has_tags() {
     let served = unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/a");
     let while_it_serves = plan(&[asking("a")], std::slice::from_ref(&served), &cluster(), None);
     assert_eq!((while_it_serves.to_string(), while_it_serves.record), (String::new(), Record::default()));
@@ -101,14 +102,14 @@ fn where_the_cloud_marks_routes_what_bears_no_mark_is_nobodys_even_if_it_serves(
 }
 
 #[test]
-fn what_is_gone_is_forgotten_so_that_its_like_is_somebody_elses() {
+fn record_forgets_routes_that_are_gone() {
     let none = plan(&Vec::<Node>::new(), &Vec::<Route>::new(), &cluster(), Some(&record())).record;
     assert_eq!(none, Record::default());
     assert_eq!(settled_with(&[], &[hole("10.244.1.0/24", "192.0.2.11")], &none).to_string(), "");
 }
 
 #[test]
-fn only_what_differs_is_written() {
+fn only_differing_entries_are_written() {
     let entries = |entries: &[(&str, &str)]| -> Record {
         entries.iter().map(|(id, uid)| ((*id).to_owned(), (*uid).to_owned())).collect()
     };

@@ -1,4 +1,4 @@
-//! Who wrote what of a Service, by `metadata.managedFields`: whose its finalizer is, and whose its addresses are.
+//! Evaluates `metadata.managedFields` of a Service: which clients set its finalizer and its addresses.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +10,26 @@ use crate::{
     plan::service::{FINALIZER, Holder},
 };
 
-/// Where `metadata.managedFields` says who wrote a load balancer's addresses.
+/// Path of a load balancer's addresses in `metadata.managedFields`.
 const STATUS: [&str; 3] = ["f:status", "f:loadBalancer", "f:ingress"];
 
-/// Words in the names of programs that may have made a load balancer.
+/// Substrings of the names of programs that may be controllers.
 const CONTROLLERS: [&str; 4] = ["controller", "manager", "operator", "ccm"];
 
-/// Whether we put the finalizer there, and nobody else has written the status since.
+/// Whether this controller set the finalizer and no other client has written the status since.
 ///
-/// The class that would tell is gone with the type. Another's controller may have found the finalizer there and rely on it: what its
-/// load balancer has for addresses is written under its own name, and so it stays though the API server empties the status.
+/// The class is removed with the type, so it cannot show the owner. Another controller may rely on the finalizer that it found; it writes its
+/// addresses under its own name, which remains after the API server empties the status.
 pub(super) fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
     let finalizer = holders(meta, &finalizer_path());
     let ours = |name: &&str| reading.writes_as(name);
     !finalizer.is_empty() && finalizer.iter().all(ours) && holders(meta, &STATUS).iter().all(ours)
 }
 
-/// Who put the finalizer there.
+/// Determines which other client set the finalizer.
 ///
-/// Controllers of load balancers patch the status with it, as `k8s.io/cloud-provider` does, or bear a telling name; and what they made
-/// stands in the status under their name. Where those without a class are another's, whatever holds them is, too.
+/// Controllers of load balancers set it through the status subresource, as `k8s.io/cloud-provider` does, or have a name that shows it, and
+/// their addresses are in the status under their name. If Services without a class belong to another controller, so does their finalizer.
 pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     let finalizer: Vec<&ManagedFieldsEntry> = entries(meta, &finalizer_path()).collect();
     let names: BTreeSet<&str> = finalizer.iter().filter_map(|entry| entry.manager.as_deref()).collect();
@@ -47,13 +47,13 @@ pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     }
 }
 
-/// Whether somebody wrote the addresses, and none of us did.
+/// Whether only other clients wrote the addresses.
 pub(super) fn has_another_ones_ingress(meta: &ObjectMeta) -> bool {
     let writers = holders(meta, &STATUS);
     !writers.is_empty() && !writers.iter().any(|writer| writer.starts_with(CONTROLLER))
 }
 
-/// Tests of controllers are clients as any other.
+/// Whether the name looks like that of a controller. Test binaries of controllers are treated as ordinary clients.
 fn is_named_as_a_controller(manager: &str) -> bool {
     !manager.ends_with(".test") && CONTROLLERS.iter().any(|word| manager.contains(word))
 }
@@ -62,7 +62,7 @@ fn finalizer_path() -> [String; 3] {
     ["f:metadata".to_owned(), "f:finalizers".to_owned(), format!("v:\"{FINALIZER}\"")]
 }
 
-/// Who wrote the field at this path of `metadata.managedFields`.
+/// Names of the managers that wrote the field at this path of `metadata.managedFields`.
 fn holders<'a, P: AsRef<str>>(meta: &'a ObjectMeta, path: &[P]) -> Vec<&'a str> {
     entries(meta, path).filter_map(|entry| entry.manager.as_deref()).collect()
 }

@@ -1,4 +1,4 @@
-//! What is read of objects, and what is passed over.
+//! Conversion of objects, and fields that are ignored.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn object() -> KubeService {
 }
 
 #[test]
-fn what_matters_of_a_service_is_kept() {
+fn service_conversion() {
     let service = service(&object(), &Reading::default()).unwrap();
     assert_eq!(service.id.to_string(), "shop/web");
     assert_eq!(
@@ -71,7 +71,7 @@ fn what_matters_of_a_service_is_kept() {
 }
 
 #[test]
-fn what_no_port_of_ours_can_be_is_named_by_its_place() {
+fn invalid_ports_are_named_by_index() {
     let given = json!([
         {"port": 80, "nodePort": 30080},
         {"port": 443, "nodePort": 30443, "protocol": "QUIC"},
@@ -80,22 +80,23 @@ fn what_no_port_of_ours_can_be_is_named_by_its_place() {
         {"port": 5060, "protocol": "SCTP"},
     ]);
     let (ports, unread, node_ports) = ports(&read(json!({ "ports": given })));
-    assert_eq!(node_ports, [30_443], "they are the Service's all the same");
+    assert_eq!(node_ports, [30_443], "they still belong to the Service");
     assert_eq!(ports.iter().map(|it| it.port).collect::<Vec<_>>(), [80, 5060]);
     let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(unread.join("\n"), @r#"
-    spec.ports[1].protocol: "QUIC" is not known: write TCP, UDP or SCTP, or give that port a Service of another type
-    spec.ports[2].port: 70000 is no port: write 1 to 65535
-    spec.ports[3].nodePort: -1 is no port: write 1 to 65535
+    spec.ports[1].protocol: unknown protocol "QUIC": write TCP, UDP or SCTP, or move that port to a Service of another type
+    spec.ports[2].port: invalid port 70000: write 1 to 65535
+    spec.ports[3].nodePort: invalid port -1: write 1 to 65535
     "#);
 }
 
+// Behaviour: S1
 #[test]
-fn whose_a_load_balancer_is_follows_from_its_class() {
+fn class_decides_which_controller_manages_service() {
     let ours = |class: &str| Class::Ours(Some(class.to_owned()));
     let (unclassed, any) = (|| Class::Ours(None), Class::Others);
     let rows = [
-        // our class, whether those without one are ours, class, whose it is
+        // its own class, whether it manages Services without a class, class of the Service, result
         (None, true, None, unclassed()),
         (None, true, Some(""), any.clone()),
         (None, true, Some("a/b"), any.clone()),
@@ -134,41 +135,42 @@ fn managed(object: &mut KubeService, finalizer: &[&str], status: &[&str]) {
 
 type Row<'a> = (&'a str, Classes, &'a [&'a str], &'a [&'a str], bool);
 
+// Behaviour: W16
 #[test]
-fn whose_the_finalizer_of_a_former_load_balancer_is_follows_from_who_put_it_there() {
+fn finalizer_owner_follows_from_managed_fields() {
     let (own, plain, occm) =
         ("service-controller a/b", "service-controller", "openstack-cloud-controller-manager");
     let rows: [Row<'_>; 11] = [
-        // which classes are ours, who put the finalizer there, who wrote the status, whether it is ours
-        ("nobody knows", Classes::default(), &[], &[], false),
-        ("we did", Classes::default(), &[plain], &[plain], true),
-        ("we did, and never had an address", Classes::default(), &[plain], &[], true),
-        ("somebody else did", Classes::default(), &["other"], &["other"], false),
-        ("both did", Classes::default(), &[plain, "other"], &[], false),
-        ("somebody else found ours there", Classes::default(), &[plain], &["other"], false),
-        ("one like us, for its class", Classes::default(), &[own], &[own], false),
+        // own classes, managers of the finalizer, managers of the status, whether the finalizer is its own
+        ("unknown", Classes::default(), &[], &[], false),
+        ("this controller", Classes::default(), &[plain], &[plain], true),
+        ("this controller, and no address was written", Classes::default(), &[plain], &[], true),
+        ("another client", Classes::default(), &["other"], &["other"], false),
+        ("both", Classes::default(), &[plain, "other"], &[], false),
+        ("another client found this controller's finalizer", Classes::default(), &[plain], &["other"], false),
+        ("another service-controller, for its class", Classes::default(), &[own], &[own], false),
         (
-            "we did, for our class",
+            "this controller, for its class",
             Classes { own: Some("a/b".to_owned()), unclassed: false },
             &[own],
             &[own],
             true,
         ),
         (
-            "one like us, for those without",
+            "another service-controller, for Services without a class",
             Classes { own: Some("a/b".to_owned()), unclassed: false },
             &[plain],
             &[],
             false,
         ),
         (
-            "we did, for those without",
+            "this controller, for Services without a class",
             Classes { own: Some("a/b".to_owned()), unclassed: true },
             &[plain],
             &[],
             true,
         ),
-        ("whom we are not asked to follow", Classes::default(), &[occm], &[occm], false),
+        ("former controller, without --compat", Classes::default(), &[occm], &[occm], false),
     ];
     let found = |reading: &Reading, finalizer: &[&str], status: &[&str]| {
         let mut object = object();
@@ -182,14 +184,15 @@ fn whose_the_finalizer_of_a_former_load_balancer_is_follows_from_who_put_it_ther
         assert_eq!(found(&reading, finalizer, status), want, "{name}");
     }
     let compat = Reading { compat: Some(Compat::Openstack), ..Reading::default() };
-    assert_eq!(found(&compat, &[occm], &[occm]), Class::Ours(None), "whom we follow");
+    assert_eq!(found(&compat, &[occm], &[occm]), Class::Ours(None), "former controller, with --compat");
 }
 
+// Behaviour: S4
 #[test]
-fn a_finalizer_that_was_written_with_the_service_is_no_controllers() {
+fn finalizer_written_by_author_belongs_to_no_controller() {
     let others = |names: &str| Holder::Others(names.to_owned());
     let rows: [(&[&str], &str, &[&str], Holder); 9] = [
-        // who put the finalizer there, by which subresource, who wrote the status, whose it is
+        // managers of the finalizer, subresource of that write, managers of the status, result
         (&["kubectl-create"], "", &[], Holder::Author),
         (&["loadbalancer.test"], "", &[], Holder::Author),
         (&["service-controller.test"], "", &[], Holder::Author),
@@ -218,7 +221,7 @@ fn a_finalizer_that_was_written_with_the_service_is_no_controllers() {
 }
 
 #[test]
-fn a_name_in_the_status_may_be_ours_unless_somebody_else_wrote_it() {
+fn hostname_in_status_is_own_unless_other_client_wrote_it() {
     let mut object = object();
     object.status = read(json!({ "loadBalancer": { "ingress": [{ "hostname": "web.example.com" }] } }));
     let address = [Ingress { ip: Some("192.0.2.7".to_owned()), ..Ingress::default() }];
@@ -235,7 +238,7 @@ fn a_name_in_the_status_may_be_ours_unless_somebody_else_wrote_it() {
 }
 
 #[test]
-fn the_name_of_a_writer_fits_whatever_the_class_is() {
+fn field_manager_name_is_bounded_for_any_class() {
     let long = format!("{}/b", "a".repeat(200));
     assert_eq!(manager(Some("a/b")), "service-controller a/b");
     assert!(manager(Some(&long)).len() <= 128);
@@ -243,7 +246,7 @@ fn the_name_of_a_writer_fits_whatever_the_class_is() {
 }
 
 #[test]
-fn an_object_without_the_fields_that_one_expects_asks_for_nothing() {
+fn object_without_expected_fields_requests_nothing() {
     let meta = json!({"namespace": "shop", "name": "web", "uid": "u-1"});
     for object in [
         json!({ "metadata": meta }),
@@ -260,7 +263,7 @@ fn an_object_without_the_fields_that_one_expects_asks_for_nothing() {
 }
 
 #[test]
-fn unknown_words_count_as_the_most_careful_ones() {
+fn unknown_enum_values_are_treated_conservatively() {
     let object = read(json!({
         "metadata": {"namespace": "shop", "name": "web", "uid": "u-1"},
         "spec": {
@@ -276,14 +279,14 @@ fn unknown_words_count_as_the_most_careful_ones() {
         "status": {"loadBalancer": {"ingress": [{}]}},
     }));
     let service = service(&object, &Reading::default()).unwrap();
-    assert!(service.ports.is_empty(), "what cannot be served is not guessed: {:?}", service.ports);
+    assert!(service.ports.is_empty(), "unusable values are not guessed: {:?}", service.ports);
     assert_eq!((service.families, service.family_policy), (vec![Family::V4], FamilyPolicy::OneWillDo));
     assert_eq!((service.traffic, service.affinity), (Traffic::Cluster, Affinity::None));
     assert_eq!(service.ingress, [Ingress::default()]);
 }
 
 #[test]
-fn an_ingress_survives_the_way_there_and_back() {
+fn ingress_round_trip() {
     let entry = Ingress {
         ip: Some("192.0.2.1".to_owned()),
         ip_mode: Some("Proxy".to_owned()),
@@ -293,8 +296,9 @@ fn an_ingress_survives_the_way_there_and_back() {
     assert_eq!(ingress_entry(&to_ingress(&entry)), entry);
 }
 
+// Behaviour: S25
 #[test]
-fn a_missing_mode_beside_an_ip_is_vip() {
+fn missing_ip_mode_means_vip() {
     let bare = Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() };
     let vip = Ingress { ip_mode: Some("VIP".to_owned()), ..bare.clone() };
     let proxy = Ingress { ip_mode: Some("Proxy".to_owned()), ..bare.clone() };
@@ -302,7 +306,7 @@ fn a_missing_mode_beside_an_ip_is_vip() {
 }
 
 #[test]
-fn what_matters_of_a_node_is_kept() {
+fn node_conversion_for_targets() {
     let object: KubeNode = read(json!({
         "metadata": {"name": "a", "labels": {
             "topology.kubernetes.io/zone": "z1",

@@ -1,4 +1,4 @@
-//! What stands behind the prefix of an annotation: a key, a key of one port, or a vendor's own.
+//! Parses the name of an annotation after the prefix: a key, a key of one port, or a vendor's own key.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ const OF_VENDOR: &str = "x.";
 /// The name of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'a> {
-    /// Of all ports, or of the whole load balancer.
+    /// A setting of all ports, or of the whole load balancer.
     Plain(Key),
-    /// Of one port, by its number or its name.
+    /// A setting of one port, by its number or its name.
     Port { port: &'a str, key: Key },
-    /// Of one vendor: goes to the adapter's parameters as it stands.
+    /// A setting of one vendor, passed unchanged as a parameter of the adapter.
     Vendor { adapter: &'a str, key: &'a str },
 }
 
 impl<'a> Name<'a> {
-    /// Reads what stands behind the prefix.
+    /// Parses the name after the prefix.
     ///
     /// # Errors
-    /// What is wrong with it, and the nearest name that would be right.
+    /// Returns what is wrong with it, and the most similar valid name.
     pub(crate) fn read(text: &'a str) -> Result<Self, String> {
         if let Some(rest) = text.strip_prefix(OF_VENDOR) {
             let whole = rest.split_once('.').filter(|(adapter, key)| !adapter.is_empty() && !key.is_empty());
@@ -38,7 +38,7 @@ impl<'a> Name<'a> {
             rest.split_once('.').filter(|(port, _)| !port.is_empty()).ok_or_else(incomplete)?;
         match Key::find(name) {
             Some(key) if key.reach == Reach::Port => Ok(Self::Port { port, key }),
-            Some(key) => Err(format!("is about the whole load balancer and no port: write {key}")),
+            Some(key) => Err(format!("applies to the whole load balancer, not to a port: write {key}")),
             None => {
                 let near = closest(name, |key| key.reach == Reach::Port);
                 Err(format!("no such annotation, did you mean {PREFIX}{OF_PORT}{port}.{near}?"))
@@ -61,7 +61,7 @@ fn nearest(text: &str) -> &'static str {
     closest(text, |_any| true)
 }
 
-/// The name that takes the fewest edits.
+/// The name with the smallest edit distance.
 fn closest(text: &str, fits: impl Fn(&Key) -> bool) -> &'static str {
     let near = ALL.into_iter().filter(fits).min_by_key(|key| strsim::levenshtein(key.name, text));
     near.unwrap_or(INTERNAL).name
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_kinds_of_names_are_told_apart() {
+    fn annotation_name_kinds() {
         for key in ALL {
             assert_eq!(Name::read(key.name), Ok(Name::Plain(key)));
         }
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_answered_with_the_nearest() {
+    fn unknown_annotation_names_get_a_suggestion() {
         let rows =
             ["intrenal", "port.80.algoritm", "port.80.internal", "port.80", "port..x", "x.sim.", "x..key"];
         let told = rows.map(|name| format!("{name:17} {}", Name::read(name).unwrap_err()));
         insta::assert_snapshot!(told.join("\n"), @r"
         intrenal          no such annotation, did you mean lb.cloudadapter.dev/internal?
         port.80.algoritm  no such annotation, did you mean lb.cloudadapter.dev/port.80.algorithm?
-        port.80.internal  is about the whole load balancer and no port: write lb.cloudadapter.dev/internal
+        port.80.internal  applies to the whole load balancer, not to a port: write lb.cloudadapter.dev/internal
         port.80           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>
         port..x           is incomplete: write lb.cloudadapter.dev/port.<number or name>.<key>
         x.sim.            is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
@@ -102,14 +102,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_prints_as_it_was(text in "(port\\.|x\\.)?[a-z0-9.-]{0,12}(algorithm|internal)?") {
+        fn parsed_names_print_unchanged(text in "(port\\.|x\\.)?[a-z0-9.-]{0,12}(algorithm|internal)?") {
             if let Ok(name) = Name::read(&text) {
                 prop_assert_eq!(name.to_string(), text);
             }
         }
 
         #[test]
-        fn nothing_is_too_odd_to_be_judged(text in any::<String>()) {
+        fn any_text_is_parsed_without_panic(text in any::<String>()) {
             let _judged = Name::read(&text);
         }
     }

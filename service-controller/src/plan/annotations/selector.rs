@@ -1,15 +1,15 @@
-//! Label selectors: which nodes stand behind a load balancer, in the words of `kubectl get --selector`.
+//! Label selectors of nodes, in the syntax of `kubectl get --selector`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-/// The longest name and value of a label, and the longest prefix of a name.
+/// Maximum length of a label's name and value, and of the prefix of a name.
 const WORD_MAX: usize = 63;
 const DOMAIN_MAX: usize = 253;
 
-/// Requirements that a node's labels must all meet. Equal selectors are equal values, whatever their order was.
+/// Requirements that a node's labels must all meet. Equal selectors compare equal, whatever their order was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Selector(BTreeSet<Requirement>);
 
@@ -20,12 +20,12 @@ enum Requirement {
     In(String, BTreeSet<String>),
     /// A node without the label meets it.
     NotIn(String, BTreeSet<String>),
-    /// No node meets it. It cannot be written.
+    /// No node meets it. It has no syntax.
     Never,
 }
 
 impl Selector {
-    /// Selects no node, whatever its labels are.
+    /// A selector that matches no node.
     pub(crate) fn nothing() -> Self {
         Self([Requirement::Never].into())
     }
@@ -35,16 +35,16 @@ impl Selector {
         self.0.contains(&Requirement::Never)
     }
 
-    /// Reads `zone=a,tier in (front, edge),!spot`.
+    /// Parses a selector such as `zone=a,tier in (front, edge),!spot`.
     ///
     /// # Errors
-    /// The part that is none, and how one is written.
+    /// Returns the invalid part, and the expected syntax.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let parts = parts(text).ok_or_else(|| format!("{text:?} has a bracket too many or too few"))?;
+        let parts = parts(text).ok_or_else(|| format!("{text:?} has unbalanced brackets"))?;
         parts.into_iter().map(Requirement::read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a node with these labels is selected.
+    /// Whether a node with these labels is matched.
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.is_met_by(labels))
     }
@@ -59,8 +59,9 @@ impl fmt::Display for Selector {
 
 impl Requirement {
     fn read(part: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{part:?} selects nothing: write key=value, key!=value, key in (a, b), key or !key");
+        let wrong = || {
+            format!("invalid requirement {part:?}: write key=value, key!=value, key in (a, b), key or !key")
+        };
         Self::of(part.trim()).ok_or_else(wrong)
     }
 
@@ -114,7 +115,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The parts between commas that stand in no brackets. `None`: brackets do not match.
+/// The parts between commas outside of brackets. `None`: the brackets are unbalanced.
 fn parts(text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let (mut inside, mut begin) = (false, 0);
@@ -134,7 +135,7 @@ fn parts(text: &str) -> Option<Vec<&str>> {
     (!inside).then_some(parts)
 }
 
-/// A label's name, with or without a domain in front.
+/// Parses a label's name, with or without a domain.
 fn key_of(text: &str) -> Option<String> {
     let text = text.trim();
     let (domain, name) = text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
@@ -142,7 +143,7 @@ fn key_of(text: &str) -> Option<String> {
     good.then(|| text.to_owned())
 }
 
-/// A label's value, which may be empty.
+/// Parses a label's value, which may be empty.
 fn value_of(text: &str) -> Option<String> {
     let text = text.trim();
     (text.is_empty() || is_word(text)).then(|| text.to_owned())
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_selects_as_kubectl_does() {
+    fn selectors_match_like_kubectl() {
         let node = labels(&[("zone", "a"), ("example.com/tier", "edge"), ("flag", "")]);
         let rows = [
             ("zone=a", true),
@@ -201,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn order_and_spelling_are_no_difference() {
+    fn selectors_ignore_order_and_spelling() {
         let one = Selector::read("zone in (b, a),tier==edge").unwrap();
         assert_eq!(Selector::read("tier=edge , zone in (a,b)"), Ok(one.clone()));
         assert_eq!(one.to_string(), "tier=edge,zone in (a,b)");
     }
 
     #[test]
-    fn what_selects_nothing_is_refused() {
+    fn invalid_selectors_are_refused() {
         let rows = [
             "",
             "zone=a,",
@@ -225,20 +226,20 @@ mod tests {
         for text in rows {
             assert!(Selector::read(text).is_err(), "{text}");
         }
-        insta::assert_snapshot!(Selector::read("zone=a, ,tier").unwrap_err(), @r#"" " selects nothing: write key=value, key!=value, key in (a, b), key or !key"#);
-        insta::assert_snapshot!(Selector::read("zone in (a").unwrap_err(), @r#""zone in (a" has a bracket too many or too few"#);
+        insta::assert_snapshot!(Selector::read("zone=a, ,tier").unwrap_err(), @r#"invalid requirement " ": write key=value, key!=value, key in (a, b), key or !key"#);
+        insta::assert_snapshot!(Selector::read("zone in (a").unwrap_err(), @r#""zone in (a" has unbalanced brackets"#);
     }
 
     proptest! {
         #[test]
-        fn whatever_is_read_prints_as_a_text_that_reads_the_same(text in "[ab/.]{0,3}( in | notin |=|==|!=|!)?[(]?[ab, ]{0,4}[)]?(,!?c)?") {
+        fn parsed_values_print_and_parse_again(text in "[ab/.]{0,3}( in | notin |=|==|!=|!)?[(]?[ab, ]{0,4}[)]?(,!?c)?") {
             if let Ok(selector) = Selector::read(&text) {
                 prop_assert_eq!(Selector::read(&selector.to_string()), Ok(selector));
             }
         }
 
         #[test]
-        fn nothing_is_too_odd_to_be_judged(text in any::<String>()) {
+        fn any_text_is_parsed_without_panic(text in any::<String>()) {
             let _judged = Selector::read(&text);
         }
     }

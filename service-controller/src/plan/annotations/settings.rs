@@ -1,6 +1,6 @@
-//! What was said of one Service, by whom: its own annotations first, then the cluster's defaults. Values are texts here.
+//! The settings of one Service as text, and their origin: its own annotations first, then the cluster's defaults.
 //!
-//! An annotation that is removed lets the default through again: nothing is remembered.
+//! When an annotation is removed, the default applies again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,8 @@ use super::{
     template::Template,
 };
 
-/// Who said it. What is meant for all does not insist where it makes no sense; what is said of one thing does.
+/// Origin of a setting, which decides what happens if it does not apply: settings for all ports are ignored, settings for one port are
+/// refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// A default of the cluster.
@@ -29,11 +30,11 @@ pub(crate) enum Origin {
     Port,
 }
 
-/// A value, and where it stands.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) origin: Origin,
-    /// As people are told: `annotation lb.cloudadapter.dev/internal`.
+    /// The origin in messages: `annotation lb.cloudadapter.dev/internal`.
     pub(crate) place: String,
     pub(crate) value: String,
 }
@@ -44,37 +45,37 @@ impl Given {
     }
 }
 
-/// What the cluster says of every Service that says nothing itself.
+/// Defaults of the cluster for Services without a setting of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Defaults {
     /// Values by names without the prefix.
     said: BTreeMap<String, String>,
-    /// How load balancers are called.
+    /// Template for the names of load balancers.
     names: Option<Template>,
-    /// What no Service may ask for, whatever it says.
+    /// Limits for all Services.
     bounds: Bounds,
 }
 
 impl Defaults {
-    /// The same with names by this template.
+    /// Sets the name template.
     pub(crate) fn called(self, names: Option<Template>) -> Self {
         Self { names, ..self }
     }
 
-    /// The same with these bounds: values that are set from now on are judged by them.
+    /// Sets the limits, which apply to values that are set afterwards.
     pub(crate) fn within(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }
 
-    /// What no Service may ask for.
+    /// Limits for all Services.
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Takes one, by its name without the prefix.
+    /// Adds a default, by its name without the prefix.
     ///
     /// # Errors
-    /// What is wrong with the name. Values are judged by [`super::wishes`], as those of an annotation are.
+    /// Returns what is wrong with the name. [`super::wishes`] validates values, as it does for annotations.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let of_one = |name| Err(format!("{name} is about one Service or port, and has no default"));
         match Name::read(name)? {
@@ -91,18 +92,18 @@ impl Defaults {
     }
 }
 
-/// All that was said of one Service.
+/// All settings of one Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     plain: BTreeMap<&'static str, Given>,
-    /// By the place of the port in the Service.
+    /// By the index of the port in the Service.
     ports: BTreeMap<(usize, &'static str), Given>,
     /// By adapter and key.
     vendor: BTreeMap<(String, String), Given>,
 }
 
 impl Settings {
-    /// Gathers it. What names no port of the Service, or nothing known, is refused.
+    /// Collects the settings. Refuses unknown names, and ports that the Service does not have.
     pub(crate) fn of(service: &Service, defaults: &Defaults) -> (Self, Vec<Refusal>) {
         let mut settings = Self::default();
         let mut refusals = Vec::new();
@@ -126,22 +127,22 @@ impl Settings {
         (settings, refusals)
     }
 
-    /// What was said of the whole load balancer, or of all its ports.
+    /// The setting of the whole load balancer, or of all its ports.
     pub(crate) fn get(&self, key: Key) -> Option<&Given> {
         self.plain.get(key.name)
     }
 
-    /// What was said of the port that stands there in the Service.
+    /// The setting of the port with this index in the Service.
     pub(crate) fn of_port(&self, at: usize, key: Key) -> Option<&Given> {
         self.ports.get(&(at, key.name)).or_else(|| self.get(key))
     }
 
-    /// What was said to adapters of one vendor: adapter, key, and value.
+    /// Settings for adapters of one vendor: adapter, key, and value.
     pub(crate) fn of_vendors(&self) -> impl Iterator<Item = (&str, &str, &Given)> {
         self.vendor.iter().map(|((adapter, key), given)| (adapter.as_str(), key.as_str(), given))
     }
 
-    /// All of them, each once, for people: where it stands, and the value.
+    /// All settings without duplicates, as lines with origin and value.
     pub(crate) fn lines(&self) -> Vec<String> {
         let all = self.plain.values().chain(self.ports.values()).chain(self.vendor.values());
         let lines: BTreeSet<String> = all.map(|given| format!("{}: {}", given.place, given.value)).collect();
@@ -175,12 +176,10 @@ impl Settings {
             if let Some(other) = self.ports.insert((at, key.name), given.clone())
                 && other.value != given.value
             {
-                return Some(
-                    given.refusal(format!(
-                        "{} says {:?} of the same port: keep one",
-                        other.place, other.value
-                    )),
-                );
+                return Some(given.refusal(format!(
+                    "{} is {:?} for the same port: remove one of them",
+                    other.place, other.value
+                )));
             }
         }
         None
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_counts() {
+    fn port_annotation_overrides_service_and_default() {
         let mut defaults = Defaults::default();
         defaults.set("algorithm", "round-robin").unwrap();
         defaults.set("internal", "true").unwrap();
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_meant_by_its_number_or_its_name_and_not_in_two_ways() {
+    fn port_annotations_use_number_or_name_without_conflict() {
         let (settings, _) =
             Settings::of(&service(&[("port.dns.algorithm", "source-ip")]), &Defaults::default());
         assert_eq!(values(&settings), [None, Some("source-ip"), None]);
@@ -252,12 +251,12 @@ mod tests {
         let refusals: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         insta::assert_snapshot!(refusals.join("\n"), @r#"
         annotation lb.cloudadapter.dev/port.81.algorithm: the Service has no port "81": it has 80, 53, 53
-        annotation lb.cloudadapter.dev/port.dns.algorithm: annotation lb.cloudadapter.dev/port.53.algorithm says "source-ip" of the same port: keep one
+        annotation lb.cloudadapter.dev/port.dns.algorithm: annotation lb.cloudadapter.dev/port.53.algorithm is "source-ip" for the same port: remove one of them
         "#);
     }
 
     #[test]
-    fn a_default_is_about_every_service() {
+    fn defaults_for_single_service_or_port_are_refused() {
         let mut defaults = Defaults::default();
         let faults =
             ["port.80.algorithm", "hostname", "intern"].map(|name| defaults.set(name, "x").unwrap_err());

@@ -1,15 +1,15 @@
-//! How the cluster calls its load balancers: `{cluster}-{namespace}-{service}`, with each Service's own words put in. Pure.
+//! Template for the names of the cluster's load balancers: `{cluster}-{namespace}-{service}`, filled in for each Service. Pure.
 //!
-//! Names are for people: whose a load balancer is never depends on one.
+//! Names are for display only. They do not decide ownership.
 
 use super::{
     super::service::ServiceId,
     values::{NAME_MAX, name},
 };
 
-/// Digits of a UID. Source: cloud-provider, `DefaultLoadBalancerName`: with the `a` in front of it a name has 32 letters.
+/// Digits of a UID. Source: cloud-provider, `DefaultLoadBalancerName`: with the leading `a`, a name has 32 characters.
 const UID_DIGITS: usize = 31;
-/// The same at the end of a name that was cut.
+/// Digits of the UID at the end of a truncated name.
 const CUT_DIGITS: usize = 12;
 
 const CLUSTER: &str = "cluster";
@@ -17,7 +17,7 @@ const NAMESPACE: &str = "namespace";
 const SERVICE: &str = "service";
 const UID: &str = "uid";
 
-/// A template, the cluster's name put in.
+/// A template into which the cluster's name is filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Part>);
 
@@ -30,10 +30,10 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a template for the cluster of this name.
+    /// Parses a template for the cluster with this name.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// Returns what is wrong with it, and what to write instead.
     pub(crate) fn read(text: &str, cluster: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -57,7 +57,7 @@ impl Template {
         let template = Self(parts);
         template.tells_apart()?;
         let any = ServiceId { namespace: "n".to_owned(), name: "s".to_owned(), uid: "0".to_owned() };
-        name(&template.whole(&any)).map_err(|why| format!("gives names that cannot be: {why}"))?;
+        name(&template.whole(&any)).map_err(|why| format!("gives invalid names: {why}"))?;
         Ok(template)
     }
 
@@ -81,7 +81,7 @@ impl Template {
         self.0.iter().map(word).collect()
     }
 
-    /// Whether two Services get two names.
+    /// Checks that two Services get different names.
     fn tells_apart(&self) -> Result<(), &'static str> {
         let has = |part| self.0.contains(&part);
         if has(Part::Uid) {
@@ -115,16 +115,18 @@ mod tests {
         Template::read(template, "prod").unwrap().name(&id("shop", "web"))
     }
 
+    // Behaviour: SF9
     #[test]
-    fn a_template_gives_the_names_that_go_controllers_give() {
+    fn template_can_produce_names_of_go_controllers() {
         assert_eq!(named("{cluster}-{namespace}-{service}"), "prod-shop-web");
         assert_eq!(named("kube_service_{cluster}_{namespace}_{service}"), "kube_service_prod_shop_web");
         let default = named("a{uid}");
         assert_eq!((default.as_str(), default.len()), ("a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", 32));
     }
 
+    // Behaviour: SF9
     #[test]
-    fn a_template_that_cannot_work_is_told_with_what_would() {
+    fn invalid_name_templates_are_refused_with_fix() {
         let rows = [
             "lb",
             "{cluster}",
@@ -146,10 +148,10 @@ mod tests {
         {namespace}{service}   gives two Services one name: put a - or a _ between {namespace} and {service}
         {namespace}-{name}     {name} is not known: write {cluster}, {namespace}, {service} or {uid}
         {namespace}-{service   has a { without its }
-        {namespace}-{service}} gives names that cannot be: "n-s}" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
-        {namespace}/{service}  gives names that cannot be: "n/s" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
-        -{namespace}-{service} gives names that cannot be: "-n-s" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
-        {uid} {cluster}        gives names that cannot be: "0 prod" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
+        {namespace}-{service}} gives invalid names: "n-s}" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
+        {namespace}/{service}  gives invalid names: "n/s" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
+        -{namespace}-{service} gives invalid names: "-n-s" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
+        {uid} {cluster}        gives invalid names: "0 prod" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
                                gives two Services one name: put in {uid}, or {namespace} and {service}
         "#);
         let odd = Template::read("{cluster}-{uid}", "prod/1").unwrap_err();
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_is_cut_and_still_another_one_for_each() {
+    fn long_template_names_are_truncated_and_unique() {
         let template = Template::read("{cluster}-{namespace}-{service}", &"c".repeat(200)).unwrap();
         let long = template.name(&id(&"n".repeat(63), "web"));
         assert_eq!(long.len(), NAME_MAX);

@@ -1,4 +1,4 @@
-//! All of a Service's annotations at once.
+//! All annotations of a Service together.
 
 use super::{keys::PREFIX, *};
 
@@ -12,29 +12,30 @@ fn read(annotations: &[(&str, &str)]) -> (Wishes, String) {
 }
 
 #[test]
-fn the_prefix_is_made_of_the_contract_s_domain() {
+fn annotation_prefix_matches_contract_domain() {
     assert_eq!(PREFIX, format!("lb.{}/", cloud_api_proto::DOMAIN));
 }
 
 #[test]
-fn names_are_there_once_and_fit_into_an_annotation() {
+fn annotation_keys_are_unique_and_short_enough() {
     let mut names: Vec<&str> = keys::ALL.iter().map(|key| key.name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), keys::ALL.len());
-    // The API server takes 63 bytes behind the slash; `port.` and a port's name of 15 bytes are in front of some.
+    // The API server allows 63 bytes after the slash; `port.` and a port's name of 15 bytes precede some keys.
     assert!(names.iter().all(|name| "port.".len() + 15 + ".".len() + name.len() <= 63));
 }
 
 #[test]
-fn no_annotation_of_ours_asks_for_nothing() {
+fn keys_with_other_prefixes_are_not_settings() {
     let nothing = Wishes { ports: vec![PortWishes::default(); 2], ..Wishes::default() };
     let read = read(&[("example.com/internal", "true"), ("cloudadapter.dev/internal", "true")]);
     assert_eq!(read, (nothing, String::new()));
 }
 
+// Behaviour: SF10
 #[test]
-fn every_fault_is_told_once_with_its_repair() {
+fn each_annotation_error_is_reported_once_with_fix() {
     let (wishes, faults) = read(&[
         ("lb.cloudadapter.dev/intrenal", "true"),
         ("lb.cloudadapter.dev/idle-timeout", "fast"),
@@ -46,13 +47,13 @@ fn every_fault_is_told_once_with_its_repair() {
         ("lb.cloudadapter.dev/health-check.port", "70000"),
         ("lb.cloudadapter.dev/x.openstack", "y"),
     ]);
-    assert_eq!(wishes.size.unwrap().value, "large", "what is good is read in spite of them");
+    assert_eq!(wishes.size.unwrap().value, "large", "valid settings are read in spite of errors");
     insta::assert_snapshot!(faults, @r#"
     annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
-    annotation lb.cloudadapter.dev/port.80.size: is about the whole load balancer and no port: write lb.cloudadapter.dev/size
+    annotation lb.cloudadapter.dev/port.80.size: applies to the whole load balancer, not to a port: write lb.cloudadapter.dev/size
     annotation lb.cloudadapter.dev/port.8080.algorithm: the Service has no port "8080": it has 80, 81
     annotation lb.cloudadapter.dev/x.openstack: is incomplete: write lb.cloudadapter.dev/x.<adapter>.<key>
-    annotation lb.cloudadapter.dev/node-selector: "zone in a" selects nothing: write key=value, key!=value, key in (a, b), key or !key
+    annotation lb.cloudadapter.dev/node-selector: invalid requirement "zone in a": write key=value, key!=value, key in (a, b), key or !key
     annotation lb.cloudadapter.dev/health-check.port: "70000" is not a number from 1 to 65535
     annotation lb.cloudadapter.dev/idle-timeout: "fast" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
     annotation lb.cloudadapter.dev/port.81.proxy-protocol: "3" is not known: write off, v1 or v2, or remove it
@@ -60,7 +61,7 @@ fn every_fault_is_told_once_with_its_repair() {
 }
 
 #[test]
-fn only_ports_of_the_service_and_the_operators_are_probed() {
+fn health_check_port_must_belong_to_service_or_operator() {
     let port = |value| read(&[("lb.cloudadapter.dev/health-check.port", value)]);
     for good in ["30080", "10256"] {
         let (wishes, faults) = port(good);
@@ -74,9 +75,10 @@ fn only_ports_of_the_service_and_the_operators_are_probed() {
     insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (10256)");
 }
 
-/// The chart's admission policy is tried on the same on a real API server.
+/// The chart's admission policy is tested with the same examples on a real API server.
+// Behaviour: SF11
 #[test]
-fn examples_are_judged_as_they_say() {
+fn annotation_examples_have_expected_result() {
     let examples = include_str!("examples.txt").lines().filter(|line| !line.starts_with('#'));
     let mut n_taken = 0;
     for line in examples {

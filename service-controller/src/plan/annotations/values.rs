@@ -1,33 +1,33 @@
-//! One parser a type of value. Whatever is accepted prints as a text that reads the same; what is not is answered with what would be.
+//! One parser per type of value. A valid value prints as a text that parses to the same value; an error says what is expected.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
-/// The longest text. Source: the contract's bound on strings.
+/// Maximum length of a text. Source: the contract's limit on strings.
 const TEXT_MAX: usize = 256;
-/// The longest name of a load balancer. Source: contract, `LoadBalancerSpec`.
+/// Maximum length of a load balancer's name. Source: contract, `LoadBalancerSpec`.
 pub(crate) const NAME_MAX: usize = 255;
-/// The longest DNS name, and the longest of its labels.
+/// Maximum length of a DNS name, and of each of its labels.
 const HOSTNAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
-/// How openstack-cloud-controller-manager begins its names. Source: its `GetLoadBalancerName`.
+/// Prefix of the names of openstack-cloud-controller-manager. Source: its `GetLoadBalancerName`.
 const GO_PREFIX: &str = "kube_service_";
-/// Digits of a UID behind the `a` of a name in Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
+/// Digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
 const GO_DIGITS: usize = 31;
 /// Source: contract, `Listener`.
 const LONGEST: Duration = Duration::from_hours(24);
-/// Probes in a row: more is no threshold any more.
+/// Maximum threshold of health checks. A larger one would have no practical use.
 const PROBES_MAX: u32 = 100;
 /// Entries of a list. Each is compared with all others.
 const ENTRIES_MAX: usize = 500;
 /// Certificates of one port.
 const CERTIFICATES_MAX: usize = 100;
 
-/// Why a value is not accepted, and what would be.
+/// Why a value is invalid, and what is expected.
 type Fault = String;
 
-/// A type whose values are a few words.
+/// A type with a fixed set of words.
 pub(crate) trait Word: Copy + PartialEq + 'static {
-    /// Each value and its word.
+    /// Each word and its value.
     const WORDS: &'static [(&'static str, Self)];
 
     /// The word of this value.
@@ -36,7 +36,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
     }
 }
 
-/// Gives a type its words.
+/// Defines such a type.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $value:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -50,19 +50,19 @@ macro_rules! words {
 }
 
 words! {
-    /// A yes or a no.
+    /// On or off.
     Switch { On = "true", Off = "false" }
 }
 words! {
-    /// What becomes of a load balancer that is there.
+    /// How an existing load balancer is used.
     Adopt { None = "none", Owned = "owned", Shared = "shared" }
 }
 words! {
-    /// What becomes of the addresses.
+    /// What happens to the addresses on deletion.
     OnDelete { Delete = "delete", KeepAddress = "keep-address" }
 }
 words! {
-    /// Whether and how the client's address is sent ahead.
+    /// Whether and how the client's address is sent before the connection.
     ProxyProtocol { Off = "off", V1 = "v1", V2 = "v2" }
 }
 words! {
@@ -75,15 +75,15 @@ words! {
     }
 }
 words! {
-    /// What the load balancer understands of what passes.
+    /// The application protocol that the load balancer handles.
     ListenerProtocol { Tcp = "tcp", Udp = "udp", Http = "http", Https = "https", Tls = "tls" }
 }
 words! {
-    /// What is probed.
+    /// The kind of health check.
     HealthMode { Auto = "auto", NodePort = "node-port", KubeProxy = "kube-proxy", Local = "local" }
 }
 words! {
-    /// With what nodes are probed.
+    /// The protocol of health checks.
     HealthProtocol { Tcp = "tcp", Http = "http" }
 }
 words! {
@@ -97,7 +97,7 @@ impl Switch {
     }
 }
 
-/// One of a few words.
+/// Parses one of the words.
 pub(crate) fn word<T: Word>(value: &str) -> Result<T, Fault> {
     let found = T::WORDS.iter().find(|(word, _)| *word == value).map(|(_, value)| *value);
     found.ok_or_else(|| {
@@ -123,7 +123,7 @@ impl From<Seconds> for prost_types::Duration {
     }
 }
 
-/// A whole number and its unit, from a second to a day.
+/// Parses a whole number with a unit, from a second to a day.
 pub(crate) fn duration(value: &str) -> Result<Seconds, Fault> {
     let wrong = || format!("{value:?} is not a duration from 1s to 24h: write one such as 90s, 5m or 1h");
     let split = value.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
@@ -139,41 +139,41 @@ pub(crate) fn duration(value: &str) -> Result<Seconds, Fault> {
     seconds.filter(fits).map(Seconds).ok_or_else(wrong)
 }
 
-/// How many connections.
+/// Parses a number of connections.
 pub(crate) fn connections(value: &str) -> Result<u32, Fault> {
     number(value, 1, u32::MAX)
         .map_err(|_range| format!("{value:?} is not a number of connections: write 1 or more"))
 }
 
-/// How many probes.
+/// Parses a number of health checks.
 pub(crate) fn probes(value: &str) -> Result<u32, Fault> {
     number(value, 1, PROBES_MAX)
 }
 
-/// A port's number.
+/// Parses a port number.
 pub(crate) fn port(value: &str) -> Result<u32, Fault> {
     number(value, 1, u16::MAX.into())
 }
 
-/// Decimal digits and nothing else: `+5` and `05` would not print as they were.
+/// Parses decimal digits only: `+5` and `05` would not print as they were.
 fn number(value: &str, least: u32, most: u32) -> Result<u32, Fault> {
     let plain = |number: &u32| number.to_string() == value && (least..=most).contains(number);
     let wrong = || format!("{value:?} is not a number from {least} to {most}");
     value.parse().ok().filter(plain).ok_or_else(wrong)
 }
 
-/// Something in the vendor's words.
+/// Parses a text with a vendor-specific meaning.
 pub(crate) fn text(value: &str) -> Result<String, Fault> {
     let good = !value.is_empty() && value.len() <= TEXT_MAX && value.trim() == value && is_printable(value);
     let wrong = || {
         format!(
-            "{value:?} is not a text of 1 to {TEXT_MAX} bytes without blanks around it: write one, or remove it"
+            "{value:?} is not a text of 1 to {TEXT_MAX} bytes without surrounding blanks: correct or remove it"
         )
     };
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// The name of a load balancer.
+/// Parses the name of a load balancer.
 pub(crate) fn name(value: &str) -> Result<String, Fault> {
     let edge = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
     let inner = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -190,8 +190,8 @@ pub(crate) fn name(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// The name of a load balancer, where a Service chooses it. A Go cloud controller manager finds its load balancers by their names: it would
-/// take the one of this name for that of another Service.
+/// Parses a name that a Service sets. A Go cloud controller manager finds its load balancers by name, and would take a load balancer with
+/// such a name for that of another Service.
 pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
     let name = name(value)?;
     if is_of_go(&name) {
@@ -201,7 +201,7 @@ pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
     Ok(name)
 }
 
-/// Whether a Go cloud controller manager may give this name. Without regard to case, as databases compare by which vendors find names.
+/// Whether a Go cloud controller manager may use this name. Case is ignored, as in the databases in which vendors look up names.
 fn is_of_go(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_uid = |rest: &str| rest.len() == GO_DIGITS && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -212,7 +212,7 @@ fn is_printable(value: &str) -> bool {
     !value.chars().any(char::is_control)
 }
 
-/// What an adapter gets as it stands; it may be empty.
+/// Parses a value that is passed unchanged to the adapter. It may be empty.
 pub(crate) fn extra(value: &str) -> Result<String, Fault> {
     if value.len() <= TEXT_MAX {
         Ok(value.to_owned())
@@ -221,12 +221,12 @@ pub(crate) fn extra(value: &str) -> Result<String, Fault> {
     }
 }
 
-/// Texts with commas between them, each once.
+/// Parses a comma-separated list of texts without duplicates.
 pub(crate) fn texts(value: &str) -> Result<Vec<String>, Fault> {
     list(value, text)
 }
 
-/// References of certificates with commas between them, each once: clouds take them with each listener.
+/// Parses a comma-separated list of certificate references without duplicates. Clouds receive it with each listener.
 pub(crate) fn certificates(value: &str) -> Result<Vec<String>, Fault> {
     let all = texts(value)?;
     if all.len() > CERTIFICATES_MAX {
@@ -235,7 +235,7 @@ pub(crate) fn certificates(value: &str) -> Result<Vec<String>, Fault> {
     Ok(all)
 }
 
-/// Names of namespaces with commas between them, each once.
+/// Parses a comma-separated list of namespaces without duplicates.
 pub(crate) fn namespaces(value: &str) -> Result<Vec<String>, Fault> {
     list(value, |entry| {
         let wrong = || format!("{entry:?} is not the name of a namespace: write one such as shop");
@@ -243,7 +243,7 @@ pub(crate) fn namespaces(value: &str) -> Result<Vec<String>, Fault> {
     })
 }
 
-/// Addresses with commas between them, each once.
+/// Parses a comma-separated list of addresses without duplicates.
 pub(crate) fn addresses(value: &str) -> Result<Vec<IpAddr>, Fault> {
     list(value, |entry| {
         entry.parse().map_err(|_error| format!("{entry:?} is not an IP address: write one such as 192.0.2.7"))
@@ -259,14 +259,14 @@ fn list<T: PartialEq>(value: &str, entry: impl Fn(&str) -> Result<T, Fault>) -> 
     for one in value.split(',').map(str::trim) {
         let read = entry(one)?;
         if entries.contains(&read) {
-            return Err(format!("{one:?} is there twice: write it once"));
+            return Err(format!("duplicate entry {one:?}: write it once"));
         }
         entries.push(read);
     }
     Ok(entries)
 }
 
-/// `key=value` with commas between them.
+/// Parses a comma-separated list of `key=value`.
 pub(crate) fn tags(value: &str) -> Result<BTreeMap<String, String>, Fault> {
     let mut tags = BTreeMap::new();
     for entry in value.split(',').map(str::trim) {
@@ -281,13 +281,13 @@ pub(crate) fn tags(value: &str) -> Result<BTreeMap<String, String>, Fault> {
             return Err(format!("{entry:?} is not a tag: write one such as team=shop"));
         };
         if tags.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(format!("{key:?} is there twice: write it once"));
+            return Err(format!("duplicate key {key:?}: write it once"));
         }
     }
     Ok(tags)
 }
 
-/// The path of a request.
+/// Parses the path of a request.
 pub(crate) fn path(value: &str) -> Result<String, Fault> {
     let good =
         value.starts_with('/') && value.len() <= TEXT_MAX && value.chars().all(|it| it.is_ascii_graphic());
@@ -295,7 +295,7 @@ pub(crate) fn path(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// A DNS name as the API server takes it for a status: lower case, no address.
+/// Parses a DNS name as the API server accepts it in a status: in lower case, not an address.
 pub(crate) fn hostname(value: &str) -> Result<String, Fault> {
     let good =
         value.len() <= HOSTNAME_MAX && value.parse::<IpAddr>().is_err() && value.split('.').all(is_label);

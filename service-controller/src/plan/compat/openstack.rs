@@ -1,11 +1,11 @@
-//! The annotations of openstack-cloud-controller-manager. docs/clouds/openstack.md tells this table to people.
+//! The annotations of openstack-cloud-controller-manager. docs/clouds/openstack.md documents this table.
 
 use super::{
     Becomes::{Nothing, Refused, RefusedUnless, Setting, SettingUnless, SettingWith},
     Row,
 };
 
-/// Begins all of them but [`INTERNAL`].
+/// Prefix of all of them except [`INTERNAL`].
 const PREFIX: &str = "loadbalancer.openstack.org/";
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const FLOATING_SUBNET_ID: &str = "loadbalancer.openstack.org/floating-subnet-id";
@@ -13,13 +13,14 @@ const SUBNET_ID: &str = "loadbalancer.openstack.org/subnet-id";
 
 const ONE_SUBNET: &str = "write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool \
                           (openstack subnet list --network NETWORK)";
-const OWN_WORDS: &str = "it names a section of a file that is not read here; write what the section says: its floating-network-id as \
-                         lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as \
-                         lb.cloudadapter.dev/x.openstack.KEY";
-const OWN_PORTS: &str = "load balancers make their own ports; write the port's address as lb.cloudadapter.dev/address once the port is \
-                         deleted, or make a load balancer with it yourself and write its ID as lb.cloudadapter.dev/id";
+const OWN_WORDS: &str = "it names a section of a file that is not read here; write the settings of \
+                         that section: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as \
+                         lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY";
+const OWN_PORTS: &str = "load balancers create their own ports; write the port's address as \
+                         lb.cloudadapter.dev/address once the port is deleted, or create a load balancer with it yourself and \
+                         write its ID as lb.cloudadapter.dev/id";
 
-/// Each key, and what becomes of it. Where two say the same, the first counts.
+/// Each key and its translation. If two result in the same setting, the first takes precedence.
 pub(crate) const TABLE: [Row; 31] = [
     Row { old: INTERNAL, becomes: Setting("internal", boolean) },
     Row {
@@ -99,17 +100,17 @@ pub(crate) const TABLE: [Row; 31] = [
     Row { old: "loadbalancer.openstack.org/node-selector", becomes: Setting("node-selector", selector) },
 ];
 
-/// Whether a key is one of theirs, known or not.
+/// Whether a key belongs to that controller, known or not.
 pub(crate) fn is_own(key: &str) -> bool {
     key.starts_with(PREFIX) || key == INTERNAL
 }
 
 type Value = Result<Option<String>, String>;
 
-/// An empty one is none.
+/// An empty value means not set.
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "one type for all: what is no ID here, the adapter or the vendor refuses"
+    reason = "all converters have one type: the adapter or the vendor refuses invalid IDs"
 )]
 fn text(value: &str) -> Value {
     Ok(Some(value.trim()).filter(|text| !text.is_empty()).map(str::to_owned))
@@ -127,12 +128,12 @@ fn kept(value: &str) -> Value {
     yes(value).map(|yes| Some(if yes { "keep-address" } else { "delete" }.to_owned()))
 }
 
-/// TCP is what ports speak anyway.
+/// TCP is the default protocol of ports.
 fn http(value: &str) -> Value {
     yes(value).map(|yes| yes.then(|| "http".to_owned()))
 }
 
-/// A yes is the first version.
+/// `true` means the first version.
 fn header(value: &str) -> Value {
     word(value, &[("true", "v1"), ("v1", "v1"), ("v2", "v2"), ("false", "off")])
 }
@@ -150,18 +151,20 @@ fn algorithm(value: &str) -> Value {
 fn word(value: &str, words: &[(&str, &str)]) -> Value {
     let found = words.iter().find(|(theirs, _)| *theirs == value);
     let known = || words.iter().map(|(theirs, _)| *theirs).collect::<Vec<_>>().join(", ");
-    found.map(|(_, ours)| Some((*ours).to_owned())).ok_or_else(|| format!("{value:?} is none of {}", known()))
+    found
+        .map(|(_, ours)| Some((*ours).to_owned()))
+        .ok_or_else(|| format!("{value:?} is not one of {}", known()))
 }
 
 fn number(value: &str) -> Result<u32, String> {
-    value.parse().map_err(|_wrong| format!("{value:?} is no whole number"))
+    value.parse().map_err(|_wrong| format!("{value:?} is not a whole number"))
 }
 
 fn count(value: &str) -> Value {
     number(value).map(|number| Some(number.to_string()))
 }
 
-/// -1 is no limit, which is the default.
+/// -1 means no limit, which is the default.
 fn limit(value: &str) -> Value {
     if value == "-1" { Ok(None) } else { count(value) }
 }
@@ -170,7 +173,7 @@ fn seconds(value: &str) -> Value {
     number(value).map(|seconds| Some(format!("{seconds}s")))
 }
 
-/// As the adapter's parameters take them, which know milliseconds.
+/// The adapter's parameters accept milliseconds.
 fn milliseconds(value: &str) -> Value {
     let text = |ms: u32| if ms.is_multiple_of(1000) { format!("{}s", ms / 1000) } else { format!("{ms}ms") };
     number(value).map(|ms| Some(text(ms)))
@@ -181,11 +184,11 @@ fn whole_seconds(value: &str) -> Value {
     let whole = ms >= 1000 && ms.is_multiple_of(1000);
     whole
         .then(|| Some(format!("{}s", ms / 1000)))
-        .ok_or_else(|| format!("{value:?} milliseconds are no whole number of seconds"))
+        .ok_or_else(|| format!("{value:?} milliseconds are not a whole number of seconds"))
 }
 
-/// `key=value` and `key`, with commas between: label selectors say both the same way, but for operators, which theirs has not. An empty
-/// value is any value there, as `key` is; and entries that are empty say nothing.
+/// Converts `key=value` and `key`, separated by commas. Label selectors have the same syntax, except for operators, which that controller
+/// does not support. Like `key`, an empty value matches any value; empty entries are ignored.
 fn selector(value: &str) -> Value {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap_or((entry, ""));

@@ -1,4 +1,4 @@
-//! Values in, values out; and what nobody can put into our words.
+//! Translations of values, and annotations that cannot be translated.
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::plan::{
 
 const OLD: &str = "loadbalancer.openstack.org/";
 
-/// Each key with each kind of value that it takes.
+/// Each key with each kind of value that it accepts.
 const GOOD: [(&str, &str); 42] = [
     ("load-balancer-id", "0f3a-1"),
     ("load-balancer-address", "192.0.2.7"),
@@ -65,7 +65,7 @@ fn openstack(pairs: &[(&str, &str)]) -> Translation {
     translate(Some(Compat::Openstack), given(pairs))
 }
 
-/// What one old key becomes, `adopt` left out, or why it becomes nothing.
+/// The translation of one old key without `adopt`, or why there is none.
 fn one(key: &str, value: &str) -> String {
     let translation = openstack(&[(&format!("{OLD}{key}"), value)]);
     if let Some(refusal) = translation.foreign.refusals.first() {
@@ -78,7 +78,7 @@ fn one(key: &str, value: &str) -> String {
 }
 
 #[test]
-fn each_value_is_written_as_ours_are() {
+fn values_are_translated() {
     let told = GOOD.map(|(key, value)| format!("{key}: {value} -> {}", one(key, value)));
     assert_snapshot!(told.join("\n"), @r"
     load-balancer-id: 0f3a-1 -> id: 0f3a-1
@@ -126,9 +126,9 @@ fn each_value_is_written_as_ours_are() {
     ");
 }
 
-/// What is translated is not told again as a fault of a key that nobody wrote.
+/// A translated annotation is not reported again as an error of a key that the user did not write.
 #[test]
-fn what_is_translated_is_what_our_vocabulary_takes() {
+fn translated_annotations_are_valid() {
     let port = Port::plain(Transport::Tcp, 80, 30_080);
     for (key, value) in GOOD {
         let annotations = openstack(&[(&format!("{OLD}{key}"), value)]).annotations;
@@ -138,9 +138,9 @@ fn what_is_translated_is_what_our_vocabulary_takes() {
     }
 }
 
-/// Not as a key that nobody wrote.
+/// Not with a key that the user did not write.
 #[test]
-fn what_is_refused_after_its_translation_has_the_old_keys_name() {
+fn refused_translation_names_old_key() {
     let port = Port::plain(Transport::Tcp, 80, 30_080);
     let told = |key: &str, value: &str| {
         let Translation { annotations, foreign } = openstack(&[(&format!("{OLD}{key}"), value)]);
@@ -158,14 +158,15 @@ fn what_is_refused_after_its_translation_has_the_old_keys_name() {
     annotation hostname (here lb.cloudadapter.dev/hostname): "Shop.Example.com" is not a DNS name: write one such as shop.example.com, in lower case
     annotation health-monitor-delay (here lb.cloudadapter.dev/health-check.interval): "0s" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
     annotation connection-limit (here lb.cloudadapter.dev/connection-limit): "0" is not a number of connections: write 1 or more
-    annotation node-selector (here lb.cloudadapter.dev/node-selector): "a/b/c" selects nothing: write key=value, key!=value, key in (a, b), key or !key
+    annotation node-selector (here lb.cloudadapter.dev/node-selector): invalid requirement "a/b/c": write key=value, key!=value, key in (a, b), key or !key
     "#);
-    assert_eq!(told("floating-network-id", ""), "", "an empty text is none, as it was");
+    assert_eq!(told("floating-network-id", ""), "", "an empty text means not set, as before");
 }
 
-/// A value there that is empty is any value: pools would lose all their nodes.
+/// An empty value means any value. Otherwise pools would lose all their nodes.
+// Behaviour: SF12
 #[test]
-fn a_selector_selects_what_it_selected_before() {
+fn translated_selector_matches_same_nodes() {
     let selects = |text: &str, labels: &[(&str, &str)]| {
         let annotations = openstack(&[(&format!("{OLD}node-selector"), text)]).annotations;
         let service = Service { annotations, ..Service::default() };
@@ -186,13 +187,13 @@ fn a_selector_selects_what_it_selected_before() {
 }
 
 #[test]
-fn what_says_nothing_does_not_count_more_than_what_says_something() {
+fn empty_old_annotation_does_not_take_precedence() {
     let vip = [("loadbalancer.openstack.org/subnet-id", ""), ("loadbalancer.openstack.org/network-id", "n")];
     assert_eq!(openstack(&vip).annotations["lb.cloudadapter.dev/x.openstack.network-id"], "n");
 }
 
 #[test]
-fn what_cannot_be_done_or_read_is_refused_with_what_to_write() {
+fn untranslatable_annotations_are_refused_with_replacement() {
     let rows = [
         ("keep-floatingip", "yes"),
         ("proxy-protocol", "v3"),
@@ -211,24 +212,24 @@ fn what_cannot_be_done_or_read_is_refused_with_what_to_write() {
     let told = rows.map(|(key, value)| one(key, value));
     assert_snapshot!(told.join("\n"), @r#"
     refused: annotation keep-floatingip: "yes" is neither true nor false; correct it, or write lb.cloudadapter.dev/on-delete instead
-    refused: annotation proxy-protocol: "v3" is none of true, v1, v2, false; correct it, or write lb.cloudadapter.dev/proxy-protocol instead
-    refused: annotation lb-method: "round-robin" is none of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT; correct it, or write lb.cloudadapter.dev/algorithm instead
-    refused: annotation connection-limit: "many" is no whole number; correct it, or write lb.cloudadapter.dev/connection-limit instead
-    refused: annotation timeout-client-data: "50s" is no whole number; correct it, or write lb.cloudadapter.dev/x.openstack.timeout-client-data instead
-    refused: annotation timeout-member-connect: "1500" milliseconds are no whole number of seconds; correct it, or write lb.cloudadapter.dev/connect-timeout instead
-    refused: annotation health-monitor-delay: "-5" is no whole number; correct it, or write lb.cloudadapter.dev/health-check.interval instead
+    refused: annotation proxy-protocol: "v3" is not one of true, v1, v2, false; correct it, or write lb.cloudadapter.dev/proxy-protocol instead
+    refused: annotation lb-method: "round-robin" is not one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT; correct it, or write lb.cloudadapter.dev/algorithm instead
+    refused: annotation connection-limit: "many" is not a whole number; correct it, or write lb.cloudadapter.dev/connection-limit instead
+    refused: annotation timeout-client-data: "50s" is not a whole number; correct it, or write lb.cloudadapter.dev/x.openstack.timeout-client-data instead
+    refused: annotation timeout-member-connect: "1500" milliseconds are not a whole number of seconds; correct it, or write lb.cloudadapter.dev/connect-timeout instead
+    refused: annotation health-monitor-delay: "-5" is not a whole number; correct it, or write lb.cloudadapter.dev/health-check.interval instead
     refused: annotation node-selector: "pool in (a" is neither a label nor label=value; correct it, or write lb.cloudadapter.dev/node-selector instead
-    refused: annotation class: cannot be done here: it names a section of a file that is not read here; write what the section says: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
-    refused: annotation floating-subnet: cannot be done here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
-    refused: annotation floating-subnet-tags: cannot be done here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
-    refused: annotation port-id: cannot be done here: load balancers make their own ports; write the port's address as lb.cloudadapter.dev/address once the port is deleted, or make a load balancer with it yourself and write its ID as lb.cloudadapter.dev/id
+    refused: annotation class: not supported here: it names a section of a file that is not read here; write the settings of that section: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
+    refused: annotation floating-subnet: not supported here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
+    refused: annotation floating-subnet-tags: not supported here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
+    refused: annotation port-id: not supported here: load balancers create their own ports; write the port's address as lb.cloudadapter.dev/address once the port is deleted, or create a load balancer with it yourself and write its ID as lb.cloudadapter.dev/id
     refused: annotation flavour-id: no such annotation, did you mean flavor-id? Remove it
     "#);
 }
 
-/// The first two columns of its table are these.
+/// These are the first two columns of the page's table.
 #[test]
-fn the_page_for_operators_has_each_key_and_what_it_becomes() {
+fn openstack_page_lists_each_key_and_translation() {
     let columns = |row: &Row| {
         let ours = match row.becomes {
             Becomes::Setting(name, _) | Becomes::SettingUnless(_, name, _) => format!("`{name}`"),
@@ -239,7 +240,7 @@ fn the_page_for_operators_has_each_key_and_what_it_becomes() {
         format!("| `{}` | {ours} |", row.old.trim_start_matches(OLD))
     };
     let page = include_str!("../../../../docs/clouds/openstack.md");
-    let table = page.lines().skip_while(|line| !line.starts_with("| of the Go one ")).skip(2);
+    let table = page.lines().skip_while(|line| !line.starts_with("| former CCM ")).skip(2);
     let told: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
     assert_eq!(told.len(), openstack::TABLE.len());
     for (row, line) in openstack::TABLE.iter().zip(told) {
@@ -248,13 +249,13 @@ fn the_page_for_operators_has_each_key_and_what_it_becomes() {
 }
 
 #[test]
-fn the_internal_one_has_a_name_of_its_own() {
+fn openstack_internal_annotation_has_other_prefix() {
     let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     assert_eq!(openstack(&[(key, "true")]).annotations["lb.cloudadapter.dev/internal"], "true");
 }
 
 #[test]
-fn ours_count_more_and_are_never_changed() {
+fn own_annotations_override_translated_ones() {
     let ours = ("lb.cloudadapter.dev/algorithm", "source-ip");
     let translation = openstack(&[
         ours,
@@ -266,13 +267,13 @@ fn ours_count_more_and_are_never_changed() {
     assert_eq!(translation.annotations, given(&kept));
     assert_eq!(
         translation.foreign.understood,
-        ["loadbalancer.openstack.org/lb-method counts nothing beside lb.cloudadapter.dev/algorithm"]
+        ["loadbalancer.openstack.org/lb-method has no effect beside lb.cloudadapter.dev/algorithm"]
     );
     assert_eq!(translation.foreign.refusals, []);
 }
 
 #[test]
-fn the_more_exact_of_two_old_keys_counts() {
+fn more_specific_old_key_takes_precedence() {
     let certificate = ("loadbalancer.openstack.org/default-tls-container-ref", "ref");
     let forwarded = ("loadbalancer.openstack.org/x-forwarded-for", "true");
     assert_eq!(
@@ -293,13 +294,13 @@ fn the_more_exact_of_two_old_keys_counts() {
 }
 
 #[test]
-fn what_was_made_before_is_taken_over_whether_or_not_anybody_says_so() {
+fn compat_implies_adoption() {
     assert_eq!(openstack(&[]).annotations, given(&[("lb.cloudadapter.dev/adopt", "owned")]));
     assert_eq!(translate(None, given(&[])).annotations, given(&[]));
 }
 
 #[test]
-fn without_the_flag_they_are_set_aside_and_counted() {
+fn annotations_without_compat_flag_are_ignored_and_listed() {
     let old = ("loadbalancer.openstack.org/class", "dmz");
     let translation = translate(None, given(&[old, ("lb.cloudadapter.dev/size", "s")]));
     assert_eq!(translation.annotations, given(&[("lb.cloudadapter.dev/size", "s")]));
@@ -308,7 +309,7 @@ fn without_the_flag_they_are_set_aside_and_counted() {
 }
 
 #[test]
-fn annotations_of_other_clouds_are_never_understood() {
+fn annotations_of_other_clouds_are_ignored() {
     let keys = [
         "load-balancer.hetzner.cloud/location",
         "metallb.io/address-pool",
@@ -324,16 +325,16 @@ fn annotations_of_other_clouds_are_never_understood() {
 }
 
 #[test]
-fn each_old_key_stands_there_once() {
+fn old_keys_are_unique() {
     let keys: BTreeSet<&str> = openstack::TABLE.iter().map(|row| row.old).collect();
     assert_eq!(keys.len(), openstack::TABLE.len());
     assert!(keys.into_iter().all(is_foreign));
 }
 
 proptest! {
-    /// Nothing is passed over: each old key is understood, refused, or was never more than a note.
+    /// Nothing is ignored: each old key is translated, refused, or informational only.
     #[test]
-    fn every_old_key_is_answered_for(
+    fn every_old_key_is_handled(
         key in prop_oneof![
             (0..openstack::TABLE.len()).prop_map(|at| openstack::TABLE[at].old.to_owned()),
             "[a-z-]{1,12}".prop_map(|name| format!("{OLD}{name}")),

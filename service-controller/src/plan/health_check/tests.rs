@@ -1,4 +1,4 @@
-//! What is probed, by traffic policy, mode, and what is said beside it.
+//! Health checks by traffic policy, mode and other annotations.
 
 use super::*;
 use crate::plan::{
@@ -8,10 +8,10 @@ use crate::plan::{
 
 const LOCAL: Traffic = Traffic::Local { health_check_node_port: 32_000 };
 
-/// Annotations without what all have in front.
+/// Annotations without their common prefix.
 type Said = &'static [(&'static str, &'static str)];
 
-/// The probe as `http 32000 /healthz`, and where the need of HTTP comes from.
+/// The health check as `http 32000 /healthz`, and the setting that needs HTTP.
 fn probed(traffic: Traffic, said: Said) -> Result<String, String> {
     let annotations =
         said.iter().map(|(key, value)| (format!("{PREFIX}health-check.{key}"), (*value).to_owned()));
@@ -29,7 +29,7 @@ fn probed(traffic: Traffic, said: Said) -> Result<String, String> {
 }
 
 #[test]
-fn the_mode_says_what_is_probed_and_single_words_come_first() {
+fn health_check_mode_and_overrides() {
     let rows: [(Traffic, Said, &str); 15] = [
         (Traffic::Cluster, &[], "tcp"),
         (LOCAL, &[], "http 32000 /healthz"),
@@ -53,7 +53,7 @@ fn the_mode_says_what_is_probed_and_single_words_come_first() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn contradictory_health_check_settings_are_refused() {
     let faults = [
         probed(Traffic::Cluster, &[("mode", "local")]),
         probed(Traffic::Local { health_check_node_port: 0 }, &[("mode", "local")]),
@@ -63,6 +63,6 @@ fn what_does_not_go_together_is_refused() {
     annotation lb.cloudadapter.dev/health-check.mode: the Service has no health check node port: set spec.externalTrafficPolicy to Local, or another mode
     annotation lb.cloudadapter.dev/health-check.mode: the Service has no health check node port: set spec.externalTrafficPolicy to Local, or another mode
     annotation lb.cloudadapter.dev/health-check.path: only HTTP has paths: set lb.cloudadapter.dev/health-check.protocol to http, or remove the annotation
-    annotation lb.cloudadapter.dev/health-check.timeout: 6s is longer than the interval, 5s: make it shorter, or probe less often
+    annotation lb.cloudadapter.dev/health-check.timeout: 6s is longer than the interval, 5s: reduce the timeout or increase the interval
     ");
 }

@@ -1,4 +1,4 @@
-//! Which Services are refused for their members, and which go on.
+//! Services that are refused because of their members, and Services that continue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ fn wanted(service: &Service) -> Arc<Wanted> {
     Judged::of(service, &memory, &Defaults::default(), Some(&features), now).wanted.unwrap()
 }
 
-/// What was confirmed of this Service.
+/// The confirmed settings of this Service.
 fn confirmed(service: &Service) -> Memory {
     let mut memory = Memory::default();
     memory.good = Some(wanted(service));
@@ -62,7 +62,7 @@ fn judged(service: &Service, nodes: usize, memory: &Memory, seen: Option<&[Balan
 }
 
 #[test]
-fn a_new_load_balancer_is_bounded() {
+fn member_limit_applies_to_new_load_balancers() {
     let (two, none) = (service(&[80, 81], None), Memory::default());
     for (nodes, want) in [(0, "fits"), (10, "fits"), (11, "refused"), (usize::MAX, "refused")] {
         assert_eq!(judged(&two, nodes, &none, Some(&[])), want, "{nodes}");
@@ -71,22 +71,22 @@ fn a_new_load_balancer_is_bounded() {
     let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), (11, MOST), (&none, None)) else {
         panic!("not refused");
     };
-    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes are 22 members, more than 20 (--max-members-per-service): use fewer ports, or fewer nodes by node-selector");
+    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes are 22 members, more than 20 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector");
 }
 
 #[test]
-fn one_that_exists_follows_the_nodes_and_gets_no_further_ports() {
+fn existing_load_balancer_above_member_limit_follows_nodes() {
     let memory = confirmed(&service(&[80, 81], None));
     for (ports, want) in
         [(&[80, 81][..], "grown"), (&[80], "fits"), (&[80, 82], "refused"), (&[80, 81, 82], "refused")]
     {
         assert_eq!(judged(&service(ports, None), 15, &memory, Some(&[])), want, "{ports:?}");
     }
-    assert_eq!(judged(&service(&[80], None), 21, &memory, None), "grown", "fewer ports than there are");
+    assert_eq!(judged(&service(&[80], None), 21, &memory, None), "grown", "fewer ports than exist");
 }
 
 #[test]
-fn another_node_selector_is_a_new_wish() {
+fn new_node_selector_is_checked_against_member_limit() {
     let memory = confirmed(&service(&[80, 81], Some("pool=a")));
     let seen = shown(&["tcp/80", "tcp/81"], 30);
     for (selector, want) in [(Some("pool=a"), "grown"), (Some("pool=b"), "refused"), (None, "refused")] {
@@ -95,15 +95,15 @@ fn another_node_selector_is_a_new_wish() {
 }
 
 #[test]
-fn after_a_restart_what_is_shown_counts() {
+fn member_limit_uses_cache_after_restart() {
     let (two, none) = (service(&[80, 81], None), Memory::default());
     let rows: [(&str, &[&str], u32, &str); 6] = [
-        ("as it is", &["tcp/80", "tcp/81"], 30, "grown"),
-        ("with nodes that came since", &["tcp/80", "tcp/81"], 15, "grown"),
-        ("a small one, of another selector", &["tcp/80", "tcp/81"], 14, "refused"),
-        ("with members that were not read yet", &["tcp/80", "tcp/81"], 0, "grown"),
-        ("of other ports", &["tcp/80"], 30, "refused"),
-        ("of an adapter that shows no ports", &[], 30, "grown"),
+        ("unchanged", &["tcp/80", "tcp/81"], 30, "grown"),
+        ("with nodes added since", &["tcp/80", "tcp/81"], 15, "grown"),
+        ("a small one with another selector", &["tcp/80", "tcp/81"], 14, "refused"),
+        ("with members not read yet", &["tcp/80", "tcp/81"], 0, "grown"),
+        ("with other ports", &["tcp/80"], 30, "refused"),
+        ("from an adapter that does not report ports", &[], 30, "grown"),
     ];
     for (what, listeners, backends, want) in rows {
         assert_eq!(judged(&two, 15, &none, Some(&shown(listeners, backends))), want, "{what}");

@@ -1,24 +1,25 @@
-//! For how long a Service has waited for its turn at the cloud: people hear of a long wait, and again while it lasts.
+//! Tracks how long a load balancer waits for the call budget. A long wait is reported, and again while it lasts.
 
 use std::time::Duration;
 
 use controller_core::events::REMIND;
 
-/// Shorter waits are nobody's concern.
+/// Shorter waits are not reported.
 const LONG: Duration = Duration::from_secs(10);
 
-/// The waits of what is going on, all together.
+/// All waits of the work in progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct BudgetWaits {
-    /// It waited when it was asked about last, at this time since the start of the process.
+    /// Set if the load balancer waited at the last call; the time of that call since the start of the process.
     since: Option<Duration>,
     waited: Duration,
-    /// In which words people heard of it, and when last.
+    /// Text and time of the last Event.
     told: Option<(String, Duration)>,
 }
 
 impl BudgetWaits {
-    /// The adapter answered: in these words it waits for the budget, or for something else. Returns the words that people shall hear.
+    /// Processes an answer of the adapter; `words`: its text if the load balancer waits for the budget. Returns the text of an Event, if
+    /// one is due.
     pub(super) fn answered(&mut self, words: Option<String>, now: Duration) -> Option<String> {
         if let Some(since) = self.since {
             self.waited = self.waited.saturating_add(now.saturating_sub(since));

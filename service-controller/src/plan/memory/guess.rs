@@ -1,6 +1,6 @@
-//! What stands in for a wish of which something cannot change on what is there: see [`super::super::as_it_is`].
+//! Replacement settings for those that cannot be applied to the existing load balancer: see [`super::super::as_it_is`].
 //!
-//! It comes before the last wish that was good: an adapter does first whatever can be done of a wish, and the older wish would undo that.
+//! They precede the last valid settings: an adapter first applies what it can of the new settings, which the old ones would revert.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use super::{
     Memory,
 };
 
-/// What stands in for a wish of which something cannot change on what is there.
+/// Replacement settings for those that cannot be applied to the existing load balancer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Guess {
-    /// The digest of that wish.
+    /// Digest of the refused settings.
     wish: String,
-    /// What stood in, or was good, before.
+    /// The last valid or replacement settings before.
     before: Option<Arc<Wanted>>,
-    /// The adapter took it up.
+    /// The adapter accepted the replacement.
     pub(super) taken: bool,
 }
 
 impl Memory {
-    /// Whether it is worth a try to let something stand in for this refused wish: it was not tried yet.
+    /// Whether a replacement for these refused settings can be tried. Each is tried once.
     pub(crate) fn may_guess(&self, wish: &Shape) -> bool {
         let tried = self.guess.as_ref().is_some_and(|guess| guess.wish == wish.digest);
         let refused = self.refused.as_ref().is_some_and(|(digest, _)| *digest == wish.digest);
         refused && !tried
     }
 
-    /// Lets this stand in for the wish that was refused.
+    /// Replaces the refused settings by `stand_in`.
     pub(crate) fn guess(&mut self, wish: &Shape, stand_in: Wanted) {
         let before = self.good.replace(Arc::new(stand_in));
         self.guess = Some(Guess { wish: wish.digest.clone(), before, taken: false });
         self.work = None;
     }
 
-    /// The adapter refuses what stands in. Whether that was never right: it is given up then, for what was there before.
+    /// The adapter refuses the replacement. If it never accepted it, restores the settings from before and returns true.
     pub(crate) fn guessed_wrong(&mut self) -> bool {
         let Some(guess) = self.guess.as_mut().filter(|guess| !guess.taken) else { return false };
         self.good = guess.before.take();

@@ -1,5 +1,5 @@
-//! The one family that is asked for where two are merely preferred, since what is there cannot get the other one; and how long that
-//! holds. It is about one load balancer, one adapter and one wish: of any other nobody has said so.
+//! The restriction to one address family, for a Service that prefers two families if its load balancer cannot get the second one. It
+//! applies to one load balancer, one adapter and one set of preferences, because the refusal does.
 
 use super::super::{
     cloud::Balancer,
@@ -9,14 +9,14 @@ use super::super::{
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Narrowed {
-    /// The family that is there.
+    /// The family of the load balancer.
     pub(super) to: Family,
-    /// What was preferred when the adapter refused it.
+    /// The Service's preferences when the adapter refused them.
     families: Vec<Family>,
     policy: FamilyPolicy,
-    /// What the adapter could then.
+    /// The adapter's capabilities at that time.
     features: Features,
-    /// The mirror has shown a load balancer since: one that is not taken over yet it does not show.
+    /// The cache has shown a load balancer since. It does not show one that is not adopted yet.
     shown: bool,
 }
 
@@ -31,13 +31,13 @@ impl Narrowed {
         }
     }
 
-    /// Takes note of what the mirror shows. Whether the load balancer that has this family is there no more.
+    /// Records what the cache shows. Returns whether the load balancer with this family is gone.
     pub(super) fn went(&mut self, cloud: &[Balancer]) -> bool {
         self.shown |= !cloud.is_empty();
         self.shown && cloud.is_empty()
     }
 
-    /// Whether the Service prefers what it did, of an adapter that can do what it could.
+    /// Whether the Service's preferences and the adapter's capabilities are unchanged.
     pub(super) fn holds(&self, (service, features): (&Service, &Features)) -> bool {
         (&self.families, self.policy) == (&service.families, service.family_policy)
             && self.features == *features

@@ -1,17 +1,17 @@
-//! Paces a write that somebody else undoes each time: two that know no better must not write as fast as a watch can tell.
+//! Slows down a write that another client reverts each time. Otherwise both would write as fast as their watches report changes.
 
 use std::time::Duration;
 
 use super::{FINALIZER, Memory, Service};
 
-/// Before the third equal write; doubled with each.
+/// Delay before the third equal write. Doubled for each further one.
 const FIRST: Duration = Duration::from_secs(1);
-/// Never longer than this.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_mins(5);
-/// After so long without one the next is the first again.
+/// After this time without an equal write, the count starts again.
 const OVER: Duration = LONGEST.saturating_mul(2);
 
-/// How often one thing was written in a row.
+/// Counts equal writes in a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pace {
     last: Option<Last>,
@@ -21,18 +21,18 @@ pub(super) struct Pace {
 struct Last {
     what: String,
     times: u32,
-    /// Since the start of the process.
+    /// Time since the start of the process.
     at: Duration,
 }
 
 impl Pace {
-    /// Notes a write.
+    /// Records a write.
     pub(super) fn wrote(&mut self, what: &str, now: Duration) {
         let times = self.of(what, now).map_or(1, |last| last.times.saturating_add(1));
         self.last = Some(Last { what: what.to_owned(), times, at: now });
     }
 
-    /// For how much longer the same write has to wait. The first and its first repeat never do.
+    /// How much longer the same write must wait. The first write and its first repetition never wait.
     pub(super) fn rest(&self, what: &str, now: Duration) -> Option<Duration> {
         let last = self.of(what, now)?;
         let doubled = 1_u32.checked_shl(last.times.checked_sub(2)?).unwrap_or(u32::MAX);
@@ -40,7 +40,7 @@ impl Pace {
         (last.at + pause).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// For how much longer the next write may be one of a row.
+    /// How much longer the next write may count as a repetition.
     fn lasts(&self, now: Duration) -> Option<Duration> {
         (self.last.as_ref()?.at + OVER).checked_sub(now).filter(|rest| !rest.is_zero())
     }
@@ -51,12 +51,13 @@ impl Pace {
 }
 
 impl Memory {
-    /// For how much longer our finalizer must not be taken off again. Nobody can put it back on a Service that goes.
+    /// How much longer the finalizer must not be removed again. During deletion of the Service no client can restore it, so there is no
+    /// delay.
     pub(crate) fn release_paced(&self, service: &Service, now: Duration) -> Option<Duration> {
         self.release_pace.rest(FINALIZER, now).filter(|_| !service.deleting)
     }
 
-    /// The finalizer was taken off.
+    /// Records that the finalizer was removed.
     pub(crate) fn wrote_release(&mut self, service: &Service, now: Duration) {
         if !service.deleting {
             self.release_pace.wrote(FINALIZER, now);
@@ -64,7 +65,7 @@ impl Memory {
         self.wrote(service);
     }
 
-    /// For how much longer it counts that the finalizer was taken off, though the Service is none of our business without it.
+    /// How much longer to remember that the finalizer was removed, although the Service is no longer managed without it.
     pub(crate) fn release_lasts(&self, now: Duration) -> Option<Duration> {
         self.release_pace.lasts(now)
     }
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_writes_come_ever_slower_and_others_at_once() {
+    fn equal_writes_are_slowed_down_and_others_are_not() {
         let (mut pace, mut now, mut pauses) = (Pace::default(), Duration::from_secs(100), Vec::new());
         for _ in 0..13 {
             let rest = pace.rest("a", now).unwrap_or_default();
@@ -85,7 +86,7 @@ mod tests {
         }
         assert_eq!(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         assert_eq!(pace.rest("b", now), None);
-        assert_eq!(pace.rest("a", now + OVER), None, "the other one has given up");
+        assert_eq!(pace.rest("a", now + OVER), None, "the other client has stopped");
         pace.wrote("b", now);
         assert_eq!(pace.rest("a", now), None);
     }

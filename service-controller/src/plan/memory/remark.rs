@@ -1,11 +1,11 @@
-//! What people hear once, though it is as true at each look and after each restart.
+//! Events that are emitted once, although their cause is observed in each round and after each restart.
 
-/// Something to say that is no trouble, and that may change.
+/// An informational Event whose cause may change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Remark<T> {
-    /// As it was at the last look. `None`: there was none.
+    /// The cause in the last round. `None`: there was no round.
     seen: Option<T>,
-    /// As it was told last.
+    /// The cause in the last Event.
     told: Option<T>,
 }
 
@@ -16,9 +16,9 @@ impl<T> Default for Remark<T> {
 }
 
 impl<T: Clone + PartialEq> Remark<T> {
-    /// Whether people shall hear of it as it is now: it became so while we watched, or something is made and they hear of that, too.
+    /// Whether to emit an Event: the cause changed since an earlier round, or something is built, so that other Events are emitted, too.
     ///
-    /// At a first look at what is there already they heard of it from an earlier process.
+    /// In the first round for an existing load balancer, an earlier process has emitted the Event.
     pub(super) fn is_news(&mut self, now: &T, builds: bool) -> bool {
         let changed = self.seen.as_ref().is_some_and(|seen| seen != now);
         let news = (changed || builds) && self.told.as_ref() != Some(now);
@@ -36,8 +36,9 @@ impl<T: Clone + PartialEq> Remark<T> {
 mod tests {
     use super::*;
 
+    // Behaviour: S21
     #[test]
-    fn it_is_told_when_something_is_made_or_when_it_changes_and_then_no_more() {
+    fn informational_event_only_on_build_or_change() {
         let mut remark = Remark::default();
         let looks =
             [("a", false), ("a", true), ("a", true), ("b", false), ("b", false), ("a", false), ("a", true)];

@@ -1,4 +1,4 @@
-//! The adapter's word that what was asked for is there, and how what its mirror shows differs from that.
+//! The adapter's confirmation of a load balancer, and how the cache differs from it.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use super::{
 /// What an adapter confirmed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settled {
-    /// Digest of what was asked for, but for the backends.
+    /// Digest of the requested settings, without the backends.
     pub(crate) shape: String,
-    /// The set of backends that was asked for.
+    /// ID of the requested backend set.
     pub(crate) targets: String,
-    /// The nodes in it.
+    /// Nodes in the backend set.
     pub(super) hosts: Hosts,
     pub(crate) state: State,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
     listeners: Vec<String>,
     backends: Backends,
-    /// What the mirror showed at that time. A difference that the adapter has been asked about is not asked about again
-    /// before [`LAG`] is over: the mirror may be behind.
+    /// What the cache showed at that time. The adapter is not asked again about the same difference before [`LAG`] is over, since the cache
+    /// may lag behind.
     seen: Option<Vec<Balancer>>,
-    /// When, since the start of the process.
+    /// Time of the confirmation, since the start of the process.
     at: Duration,
 }
 
-/// How many backends the mirror shows. How many one node counts for is the driver's business, and backends are in no hash: so what is
-/// right is read off the mirror, once it shows what was confirmed.
+/// Number of backends in the cache. The driver decides how many a node counts for, and the hash does not cover backends. So the expected
+/// number is taken from the cache, once it shows the confirmed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backends {
-    /// Not shown yet. Those that were shown before they were written: as long as the mirror shows them it may be behind.
+    /// Not known yet. `before`: the number before the write; as long as the cache shows it, the cache may lag behind.
     Unknown {
         before: Option<u32>,
     },
@@ -45,7 +45,7 @@ enum Backends {
 }
 
 impl Settled {
-    /// What follows from an answer that all is as it was asked for.
+    /// Records an answer that confirms the requested state.
     pub(super) fn new(ask: &Ask, answer: Answer, seen: Option<&[Balancer]>) -> Self {
         let same = |it: &&Balancer| it.applied_hash == answer.applied_hash;
         let before = seen.and_then(|seen| seen.iter().find(same)).filter(|_| answer.steps > 0);
@@ -63,7 +63,7 @@ impl Settled {
         }
     }
 
-    /// Takes note of what the mirror shows: once it has caught up, the next difference is news.
+    /// Updates the state from the cache. Once the cache has caught up, the next difference counts.
     pub(super) fn observe(&mut self, cloud: &[Balancer], now: Duration) {
         if self.difference(cloud).is_some() {
             return;
@@ -76,9 +76,9 @@ impl Settled {
         }
     }
 
-    /// How what the mirror shows differs from what was confirmed, unless the adapter was asked about exactly this already.
+    /// How the cache differs from what was confirmed, unless the adapter was asked about exactly this difference.
     pub(super) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
-        // What is pending will be shown again when it is not: mostly it is the work that was just confirmed as done.
+        // A pending load balancer will be shown again when it is ready. Usually the cache shows the work that was just confirmed.
         let shown_again = cloud.iter().any(|it| it.state == State::Pending);
         let asked = self.seen.as_deref() == Some(cloud) || shown_again;
         self.difference(cloud).filter(|_| !(asked && self.lags(now)))
@@ -90,20 +90,22 @@ impl Settled {
 
     fn difference(&self, cloud: &[Balancer]) -> Option<String> {
         match cloud {
-            [] => Some("it is gone".to_owned()),
-            [one] if one.state != self.state => Some(format!("it is {}", one.state)),
-            [one] if one.applied_hash != self.applied_hash => Some("it was changed".to_owned()),
-            [one] if !same_ingress(&one.ingress, &self.ingress) => Some("its addresses changed".to_owned()),
+            [] => Some("the load balancer is gone".to_owned()),
+            [one] if one.state != self.state => Some(format!("the load balancer is {}", one.state)),
+            [one] if one.applied_hash != self.applied_hash => {
+                Some("the load balancer was changed".to_owned())
+            }
+            [one] if !same_ingress(&one.ingress, &self.ingress) => Some("the addresses changed".to_owned()),
             [one] if !one.listeners.is_empty() && one.listeners != self.listeners => {
-                Some("its listeners changed".to_owned())
+                Some("the listeners changed".to_owned())
             }
             [one] => match self.backends {
                 Backends::Shown(backends) if backends != one.backends => {
-                    Some(format!("its backends changed from {backends} to {}", one.backends))
+                    Some(format!("the backends changed from {backends} to {}", one.backends))
                 }
                 Backends::Shown(_) | Backends::Unknown { .. } => None,
             },
-            several => Some(format!("there are {} of it", several.len())),
+            several => Some(format!("there are {} load balancers", several.len())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What follows from answers that a healthy cloud does not give, and what the cache does not show yet.
+//! Answers that a healthy cloud does not give, and writes that the cache does not show yet.
 
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
@@ -41,7 +41,7 @@ fn service() -> Service {
 }
 
 #[test]
-fn a_load_balancer_in_error_is_told_once_and_tried_again() {
+fn load_balancer_in_error_is_reported_once_and_retried() {
     let mut memory = Memory::default();
     let first = memory.answered(&ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
     let told = News::Failed(Step::Sync, "the load balancer is in error: no capacity".to_owned());
@@ -52,7 +52,7 @@ fn a_load_balancer_in_error_is_told_once_and_tried_again() {
 }
 
 #[test]
-fn a_trouble_that_is_over_is_news_when_it_comes_back() {
+fn returning_failure_is_reported_again() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
     memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
@@ -61,7 +61,7 @@ fn a_trouble_that_is_over_is_news_when_it_comes_back() {
 }
 
 #[test]
-fn a_degraded_load_balancer_serves_and_is_told_once() {
+fn degraded_load_balancer_is_reported_once() {
     let mut memory = Memory::default();
     let told = memory.answered(&ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None).news;
     let want = "the load balancer serves, but is degraded: 1 of 2 pools";
@@ -73,8 +73,9 @@ fn a_degraded_load_balancer_serves_and_is_told_once() {
     );
 }
 
+// Behaviour: W8
 #[test]
-fn unknown_words_are_neither_success_nor_absence() {
+fn unknown_state_is_neither_success_nor_absence() {
     let mut memory = Memory::default();
     let outcome = memory.answered(&ask(Why::FirstLook), answer(State::Unknown, ""), None);
     assert_eq!((outcome.next, &memory.settled), (Next::Backoff, &None));
@@ -84,7 +85,7 @@ fn unknown_words_are_neither_success_nor_absence() {
 }
 
 #[test]
-fn the_adapter_says_when_to_ask_again() {
+fn adapter_sets_delay_of_next_call() {
     let mut memory = Memory::default();
     let pending = Answer { retry_after: Some(Duration::from_secs(7)), ..answer(State::Pending, "") };
     let outcome = memory.answered(&ask(Why::FirstLook), pending, None);
@@ -98,7 +99,7 @@ fn the_adapter_says_when_to_ask_again() {
     );
 }
 
-/// What people hear of answers that come at these seconds and say that it waits for this budget, if it does.
+/// The Events for answers at these times (in seconds) that report a wait for this budget.
 fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<News> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
@@ -108,8 +109,9 @@ fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<News> {
     heard.filter(|news| *news != News::Ensuring).collect()
 }
 
+// Behaviour: S24
 #[test]
-fn a_long_wait_for_the_budget_is_told_now_and_then_and_a_short_one_never() {
+fn only_long_budget_waits_are_reported() {
     let waits = || News::WaitsForBudget("waits for the budget of b".to_owned());
     let b = Some("b");
     for (name, answers, wanted) in [
@@ -129,11 +131,11 @@ fn a_long_wait_for_the_budget_is_told_now_and_then_and_a_short_one_never() {
     let mut memory = Memory::default();
     assert_eq!(told(&mut memory, &[(0, b), (20, b)]), [waits()]);
     memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
-    assert_eq!(told(&mut memory, &[(100, b), (120, b)]), [waits()], "another time it is news again");
+    assert_eq!(told(&mut memory, &[(100, b), (120, b)]), [waits()], "another wait is reported");
 }
 
 #[test]
-fn a_removal_that_waits_for_the_budget_for_long_is_told_once_too() {
+fn long_budget_wait_of_deletion_is_reported_once() {
     let mut memory = Memory::default();
     let mut told = |at: u64, budget: Option<&str>| {
         let budget = budget.map(str::to_owned);
@@ -151,7 +153,7 @@ fn a_removal_that_waits_for_the_budget_for_long_is_told_once_too() {
 }
 
 #[test]
-fn the_time_of_a_change_of_nodes_counts_from_the_first_question() {
+fn node_update_time_counts_from_first_call() {
     let mut memory = Memory::default();
     let at = |seconds| Ask { at: Duration::from_secs(seconds), ..ask(Why::Hosts) };
     memory.asking(&at(10));
@@ -162,18 +164,18 @@ fn the_time_of_a_change_of_nodes_counts_from_the_first_question() {
 }
 
 #[test]
-fn our_own_write_is_not_repeated_before_the_cache_shows_it() {
+fn own_write_is_not_repeated_before_cache_shows_it() {
     let mut memory = Memory::default();
     let written = Service { finalizer: true, ..service() };
     memory.wrote(&written);
     assert!(memory.overlay(service()).finalizer, "the cache is behind");
     let newer = Service { version: "8".to_owned(), ..service() };
-    assert!(!memory.overlay(newer).finalizer, "the cache has moved on");
+    assert!(!memory.overlay(newer).finalizer, "the cache has caught up");
     assert!(!memory.overlay(service()).finalizer, "and what it showed is forgotten");
 }
 
 #[test]
-fn a_removal_voids_what_was_confirmed() {
+fn removal_discards_confirmation() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::FirstLook), answer(State::Active, ""), None);
     assert_eq!(memory.removing(Duration::ZERO), [News::Deleting]);
@@ -189,7 +191,7 @@ fn a_removal_voids_what_was_confirmed() {
 }
 
 #[test]
-fn what_was_just_removed_is_no_orphan_yet() {
+fn just_deleted_load_balancer_is_not_an_orphan() {
     let (mut memory, begin) = (Memory::default(), Duration::from_secs(100));
     assert_eq!(memory.orphan_doubt(begin), Some(ORPHAN_AFTER));
     assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER / 2), Some(ORPHAN_AFTER / 2));
@@ -210,24 +212,24 @@ fn shown(backends: u32) -> Vec<Balancer> {
 }
 
 #[test]
-fn backends_that_somebody_took_away_are_seen_once_the_mirror_has_caught_up() {
+fn removed_backends_are_detected_once_cache_caught_up() {
     let (mut memory, now) = (Memory::default(), Duration::from_secs(10));
     let (service, worked) = (service(), |steps| Answer { steps, ..answer(State::Active, "") });
     memory.answered(&ask(Why::Hosts), worked(2), Some(&shown(4)));
     memory.observe(&service, Some(&shown(4)), now);
-    assert_eq!(memory.drift(&shown(6), now), None, "those that were just written");
+    assert_eq!(memory.drift(&shown(6), now), None, "those just written");
     memory.observe(&service, Some(&shown(6)), now);
     assert_eq!(memory.drift(&shown(6), now), None);
     let drift = memory.drift(&shown(5), now);
-    assert_eq!(drift.as_deref(), Some("its backends changed from 6 to 5"));
+    assert_eq!(drift.as_deref(), Some("the backends changed from 6 to 5"));
 
-    // Asked about, the adapter repairs it; what the mirror showed before that is no news.
+    // The adapter repairs it when it is called. What the cache showed before does not count as a change.
     memory.answered(&ask(Why::Drift(String::new())), worked(1), Some(&shown(5)));
     memory.observe(&service, Some(&shown(5)), now);
     assert_eq!(memory.drift(&shown(6), now), None);
     memory.observe(&service, Some(&shown(6)), now);
 
-    // Or says that all is well: then what is shown is right.
+    // Or it answers that everything is in sync: then the number in the cache is right.
     memory.answered(&ask(Why::Drift(String::new())), worked(0), Some(&shown(7)));
     memory.observe(&service, Some(&shown(7)), now);
     assert_eq!(memory.drift(&shown(7), now + LAG), None);
@@ -235,7 +237,7 @@ fn backends_that_somebody_took_away_are_seen_once_the_mirror_has_caught_up() {
 }
 
 #[test]
-fn backends_that_do_not_change_are_believed_after_a_while() {
+fn unchanged_backend_count_is_trusted_after_lag() {
     let (mut memory, service) = (Memory::default(), service());
     let answer = Answer { steps: 1, ..answer(State::Active, "") };
     memory.answered(&ask(Why::Hosts), answer, Some(&shown(4)));
@@ -244,7 +246,7 @@ fn backends_that_do_not_change_are_believed_after_a_while() {
 }
 
 #[test]
-fn a_wish_that_is_refused_is_not_asked_for_again_for_a_while() {
+fn refused_settings_are_not_retried_at_once() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
     let bad = Ask { wanted: wanted("bad"), at: Duration::from_secs(10), ..ask(Why::Changed) };
@@ -254,19 +256,19 @@ fn a_wish_that_is_refused_is_not_asked_for_again_for_a_while() {
     assert!(is_refused(&memory, "bad", Duration::from_secs(20)) && memory.good.is_some());
     assert!(!is_refused(&memory, "bad", bad.at + LAG) && !is_refused(&memory, "other", bad.at));
 
-    // Meanwhile the good one follows the nodes, as if nothing else were going on.
+    // The last valid settings follow the nodes as usual.
     let hosts = Ask { stands_in: true, hosts: Hosts::default(), ..ask(Why::Hosts) };
     memory.asking(&hosts);
     assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [News::NoTargets(None)]);
 
     let again = Ask { at: bad.at + LAG, ..bad };
-    assert_eq!(memory.asking(&again), [], "it was said when it was refused");
+    assert_eq!(memory.asking(&again), [], "it was reported when it was refused");
     assert_eq!(memory.answered(&again, answer(State::Active, ""), None).news, [News::Ensured]);
     assert!(!is_refused(&memory, "bad", again.at));
 }
 
 #[test]
-fn a_wish_that_was_good_and_is_refused_now_leaves_nothing_to_go_back_to() {
+fn refused_former_settings_leave_no_fallback() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
     memory.refuse(&ask(Why::Changed));
@@ -274,7 +276,7 @@ fn a_wish_that_was_good_and_is_refused_now_leaves_nothing_to_go_back_to() {
 }
 
 #[test]
-fn nodes_that_cannot_be_followed_are_told_beside_what_else_is_wrong() {
+fn failed_node_update_is_reported_beside_other_failures() {
     let mut memory = Memory::default();
     let hosts = Step::Hosts(Hosts::some());
     let refusal = |memory: &mut Memory, topic, name: &str| {
@@ -290,15 +292,15 @@ fn nodes_that_cannot_be_followed_are_told_beside_what_else_is_wrong() {
     memory.answered(&stands_in, answer(State::Active, ""), None);
     memory.calm();
     let again = refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c");
-    assert_eq!(again, 0, "what it stands in for is still wrong");
-    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1, "that is over, and news again");
+    assert_eq!(again, 0, "the settings that are replaced are still refused");
+    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1, "that is over, so it is reported again");
     assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1, "and that");
     memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "it was repaired in between");
 }
 
 #[test]
-fn nodes_that_a_broken_load_balancer_does_not_follow_are_counted() {
+fn failed_node_update_of_broken_load_balancer_is_counted() {
     for (why, state, want) in [
         (Why::Hosts, State::Error, true),
         (Why::Hosts, State::Absent, true),
@@ -311,16 +313,16 @@ fn nodes_that_a_broken_load_balancer_does_not_follow_are_counted() {
     }
 }
 
-/// Refused, taken back, and written again within minutes.
+/// Refused, reverted, and written again within minutes.
 #[test]
-fn what_was_refused_is_told_again_once_the_service_was_right_in_between() {
+fn refusal_is_reported_again_after_valid_settings() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
     let other = Ask { wanted: wanted("other"), ..ask(Why::Changed) };
     memory.refuse(&other);
     assert!(memory.is_refused(&other.wanted.shape, Duration::ZERO));
     memory.agree();
-    assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "it is asked for, and so told");
+    assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "they are requested, and so reported");
 }
 
 fn prefers_two() -> (Service, Ask) {
@@ -330,7 +332,7 @@ fn prefers_two() -> (Service, Ask) {
 }
 
 #[test]
-fn one_family_will_do_only_where_two_are_preferred() {
+fn narrowing_needs_a_mere_preference() {
     let ((service, both), features) = (prefers_two(), Features::default());
     let mut memory = Memory::default();
     assert!(!memory.narrow(&ask(Why::FirstLook), Some(Family::V4), (&service, &features)));
@@ -338,12 +340,12 @@ fn one_family_will_do_only_where_two_are_preferred() {
     assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
     assert_eq!(memory.family(), Some(Family::V6));
     memory.removing(Duration::ZERO);
-    assert_eq!(memory.family(), None, "the next one is made with both");
+    assert_eq!(memory.family(), None, "the next one is created with both");
 }
 
-/// Who refused was this adapter, of this load balancer, for this Service.
+/// The refusal applies to this adapter, this load balancer and this Service.
 #[test]
-fn one_family_will_do_until_it_may_be_otherwise() {
+fn narrowing_ends_when_inputs_change() {
     let ((service, both), features) = (prefers_two(), Features::from([name::DUAL_STACK]));
     let narrowed = || {
         let mut memory = Memory::default();
@@ -362,16 +364,16 @@ fn one_family_will_do_until_it_may_be_otherwise() {
         let mut memory = narrowed();
         memory.widen(service_now, Some(features_now));
         memory.widen(&service, Some(&features));
-        assert_eq!(memory.family().is_some(), stays, "{name} changed, and is as it was");
+        assert_eq!(memory.family().is_some(), stays, "{name} changed, and is restored");
     }
 
     let (mut memory, now) = (narrowed(), Duration::ZERO);
     memory.observe(&service, Some(&[]), now);
     memory.observe(&service, None, now);
-    assert!(memory.family().is_some(), "the mirror does not show it yet");
+    assert!(memory.family().is_some(), "the cache does not show it yet");
     memory.observe(&service, Some(&shown(2)), now);
     memory.observe(&service, None, now);
-    assert!(memory.family().is_some(), "it is there");
+    assert!(memory.family().is_some(), "the cache shows it");
     memory.observe(&service, Some(&[]), now);
     assert_eq!(memory.family(), None, "it is gone");
 }

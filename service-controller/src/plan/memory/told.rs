@@ -1,4 +1,4 @@
-//! What people were told and lasts: told when it begins, and again before the API server forgets it.
+//! Events about lasting conditions: emitted when a condition begins, and re-emitted before the API server drops the Event.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,18 +7,18 @@ use controller_core::events::REMIND;
 use super::{Memory, News, Topic};
 use crate::plan::{Step, members::Members};
 
-/// The last word on each topic.
+/// The last Event of each topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Told(BTreeMap<Topic, Said>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Said {
-    /// Which trouble it is now, though its words may vary.
+    /// Identifies the current condition, since its text may vary.
     name: String,
-    /// By name: the words that were told, which a reminder repeats, and when they were told last, since the start of the process. Troubles
-    /// that take turns are told once each.
+    /// By name: the Event, which a reminder repeats, and when it was last emitted, since the start of the process. Conditions that
+    /// alternate are emitted once each.
     told: BTreeMap<String, (News, Duration)>,
-    /// As far as the last look found. Who finds it again later has no news.
+    /// Set while the last round saw the condition; seeing it again is not a change.
     stands: bool,
 }
 
@@ -33,7 +33,7 @@ impl Said {
 }
 
 impl Told {
-    /// What of this people shall hear now: it is another trouble than those of late, or was told long ago.
+    /// Returns the Event to emit now: for a condition that was not reported recently, or as a reminder.
     pub(super) fn hears(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
         let said = self.0.entry(topic).or_default();
         said.told.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
@@ -45,7 +45,7 @@ impl Told {
         vec![news]
     }
 
-    /// What was told of this topic, if that is long ago.
+    /// Returns the Event of this topic again if the last one is long ago.
     pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<News> {
         let said = self.0.get_mut(&topic)?.current_mut();
         let (news, at) = said.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
@@ -53,12 +53,12 @@ impl Told {
         Some(news.clone())
     }
 
-    /// It is over: the next trouble is news again.
+    /// The condition is over, so the next one is reported at once.
     pub(super) fn over(&mut self, topic: Topic) {
         self.0.remove(&topic);
     }
 
-    /// A look begins that finds these anew, if they last.
+    /// Begins a round, which must find these conditions again.
     fn doubt(&mut self, topics: &[Topic]) {
         self.0
             .iter_mut()
@@ -66,13 +66,13 @@ impl Told {
             .for_each(|(_, said)| said.stands = false);
     }
 
-    /// All troubles that last, and when each was told.
+    /// All lasting conditions, and when each was last reported.
     fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
         let lasting = self.0.iter().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
         lasting.filter_map(|(_, said)| said.current().map(|(news, at)| (news, *at)))
     }
 
-    /// These troubles were told again meanwhile, each at its time.
+    /// Records the times at which these conditions were re-emitted.
     fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
         let lasting = self.0.iter_mut().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
         let troubles = lasting.filter_map(|(_, said)| said.current_mut());
@@ -81,23 +81,23 @@ impl Told {
 }
 
 impl Memory {
-    /// A trouble, if it is another one than last time or lasts.
+    /// Returns the Event about a failure, if it differs from the last one or a reminder is due.
     pub(crate) fn trouble(&mut self, step: &Step, text: &str, now: Duration) -> Vec<News> {
         self.trouble_named(Topic::of(step), text, News::Failed(step.clone(), text.to_owned()), now)
     }
 
-    /// A trouble whose text may vary from try to try; only its name tells whether it is another one.
+    /// Like [`Self::trouble`], for a failure whose text varies between retries; `name` tells whether it is the same.
     pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
         self.told.hears(topic, name, news, now)
     }
 
-    /// The troubles that last, as they were told, and when.
+    /// The lasting conditions, with their Events and when these were emitted.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
         self.told.troubles()
     }
 
-    /// A look begins. The troubles that last were told again since the last one, each at its time. What the adapter said once, and will not
-    /// be asked about for now, lasts until it is asked again; all else this look finds anew or not.
+    /// Begins a round. `reminded`: when the lasting conditions were re-emitted since the last round. A refusal of the adapter lasts until
+    /// the adapter is asked again; this round must find all other conditions again.
     pub(crate) fn looks(&mut self, reminded: impl Iterator<Item = Duration>) {
         self.told.reminded(reminded);
         self.told.doubt(&[Topic::Wish, Topic::Members, Topic::Release]);
@@ -106,7 +106,7 @@ impl Memory {
         }
     }
 
-    /// It has so many members, more than a new one may have. `None`: it has not.
+    /// Reports that the load balancer has more members than a new one may have. `None`: it does not.
     pub(crate) fn grown(&mut self, members: Option<Members>, now: Duration) -> Vec<News> {
         match members {
             Some(members) => self.trouble_named(Topic::Members, "", News::Grown(members), now),
@@ -117,18 +117,18 @@ impl Memory {
         }
     }
 
-    /// There is no Service any more that could wish for something.
+    /// The Service no longer exists, so its settings cannot be refused.
     pub(crate) fn wishes_nothing(&mut self) {
         self.told.over(Topic::Wish);
         self.told.over(Topic::Refused);
     }
 
-    /// Something about load balancers without a Service, if it is not what people were told last.
+    /// Returns an Event about a load balancer without a Service, unless it is the last one that was emitted.
     pub(crate) fn once(&mut self, news: News, now: Duration) -> Vec<News> {
         self.trouble_named(Topic::Work, &format!("{news:?}"), news, now)
     }
 
-    /// Something begins that may take long.
+    /// Reports work that may take long.
     pub(super) fn begins(&mut self, news: News, now: Duration) -> Vec<News> {
         self.told.over(Topic::Progress);
         self.told.hears(Topic::Progress, "", news, now)
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lasts_is_told_again_in_the_words_of_the_first_time() {
+    fn lasting_condition_is_re_emitted_with_first_text() {
         let (mut told, minute) = (Told::default(), Duration::from_mins(1));
         let failed = |words: &str| News::Failed(Step::Sync, words.to_owned());
         let mut hears =
@@ -153,18 +153,22 @@ mod tests {
         assert_eq!(hears(60, "quota", "full"), []);
         assert_eq!(told.troubles().count(), 1);
         told.doubt(&[Topic::Work]);
-        assert_eq!(told.troubles().count(), 0, "nobody has found it again");
+        assert_eq!(told.troubles().count(), 0, "the round has not found it again");
         assert_eq!(
             told.hears(Topic::Work, "quota", failed("full"), minute * 61),
             [],
-            "and if so it is no news"
+            "finding it again is not a change"
         );
         assert_eq!(told.troubles().count(), 1);
         assert_eq!(
             told.hears(Topic::Work, "throttled", failed("wait 9 s"), minute * 62),
             [failed("wait 9 s")]
         );
-        assert_eq!(told.hears(Topic::Work, "quota", failed("full"), minute * 63), [], "they take turns");
+        assert_eq!(
+            told.hears(Topic::Work, "quota", failed("full"), minute * 63),
+            [],
+            "conditions that alternate"
+        );
         assert_eq!(told.troubles().next(), Some((&failed("full"), minute * 59)));
         told.over(Topic::Work);
         assert_eq!(told.again(Topic::Work, minute * 99), None);

@@ -1,28 +1,28 @@
-//! What a trouble may be about.
+//! Topics of Events.
 
 use crate::plan::Step;
 
-/// What is told: one of each may last beside the others, and is told when it begins and now and then.
+/// What an Event is about. One condition per topic can last at a time; it is reported when it begins, and at intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
-    /// What the Service asks for cannot be done.
+    /// The Service's settings are not possible.
     Wish,
-    /// The adapter does not take it up.
+    /// The adapter refuses the Service's settings.
     Refused,
-    /// Whatever else fails.
+    /// Any other failure.
     Work,
-    /// Nodes could not be followed.
+    /// A change of nodes could not be applied.
     Hosts,
-    /// It has more members than a new one may have.
+    /// The load balancer has more members than a new one may have.
     Members,
-    /// A person's release counts for nothing.
+    /// A release in the ConfigMap is invalid.
     Release,
-    /// No trouble: something is built or removed, and that takes long.
+    /// Not a failure: creating or deleting takes long.
     Progress,
 }
 
 impl Topic {
-    /// What it is about if this fails for a while.
+    /// The topic of a failure of this step.
     pub(crate) fn of(step: &Step) -> Self {
         match step {
             Step::Sync | Step::LeftOver => Self::Work,

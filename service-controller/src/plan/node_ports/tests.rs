@@ -1,4 +1,4 @@
-//! What a refused Service goes on using of the ports of nodes.
+//! Node ports that an invalid Service continues to use.
 
 use cloud_api_proto::v1alpha1::health_check::Kind;
 
@@ -14,7 +14,7 @@ use crate::plan::{
 
 type Change = fn(&mut Service);
 
-/// Two TCP ports with the node ports 30080 and 30443, which is all right.
+/// Two TCP ports with the node ports 30080 and 30443, which is valid.
 fn web() -> Service {
     Service {
         kind: ServiceKind::LoadBalancer,
@@ -43,26 +43,26 @@ fn judged(service: &Service, memory: &Memory) -> Judged {
     Judged::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
 }
 
-/// What is remembered of a Service whose last good wish is this one.
+/// The memory of a Service with these last valid settings.
 fn remembers(good: &Arc<Wanted>) -> Memory {
     let mut memory = Memory::default();
     memory.good = Some(Arc::clone(good));
     memory
 }
 
-/// The wish that is good, and what stands in for it after the change.
+/// The valid settings, and the replacement after the change.
 fn before_and_after(good: &Service, change: Change) -> (Arc<Wanted>, Arc<Wanted>) {
-    let before = judged(good, &Memory::default()).wanted.expect("nothing is wrong with it");
+    let before = judged(good, &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
     let mut changed = good.clone();
     mistaken(&mut changed);
     change(&mut changed);
     let judged = judged(&changed, &memory);
     assert!(judged.stands_in && !judged.refusals.is_empty(), "{judged:?}");
-    (before, judged.wanted.expect("something stands in"))
+    (before, judged.wanted.expect("there is a replacement"))
 }
 
-/// The listeners as `80 -> 30080`, and what is probed.
+/// The listeners as `80 -> 30080`, and the health check.
 fn shown(wanted: &Wanted) -> String {
     let spec = &wanted.shape.spec;
     let listener = |it: &Listener| format!("{} -> {}", it.port, it.node_port.unwrap_or_default());
@@ -79,12 +79,13 @@ fn shown(wanted: &Wanted) -> String {
     format!("{}, {kind}{port}{nodes}", listeners.join(" "))
 }
 
+// Behaviour: S28
 #[test]
-fn what_stands_in_uses_no_node_port_that_the_service_has_given_up() {
+fn replacement_uses_no_released_node_port() {
     let rows: [(&str, Service, Change, &str); 10] = [
         ("nothing", web(), |_| (), "80 -> 30080 443 -> 30443, tcp"),
         ("a port gets another one", web(), |it| it.ports[0].node_port = 30_081, "443 -> 30443, tcp"),
-        ("a port goes", web(), |it| drop(it.ports.remove(1)), "80 -> 30080, tcp"),
+        ("a port is removed", web(), |it| drop(it.ports.remove(1)), "80 -> 30080, tcp"),
         (
             "another port takes it over",
             web(),
@@ -98,7 +99,7 @@ fn what_stands_in_uses_no_node_port_that_the_service_has_given_up() {
             "80 -> 30080 443 -> 30443, tcp, no nodes",
         ),
         (
-            "none is allocated any more",
+            "no node port is allocated any more",
             web(),
             |it| {
                 it.node_ports = NodePorts::Disabled;
@@ -107,7 +108,7 @@ fn what_stands_in_uses_no_node_port_that_the_service_has_given_up() {
             "80 -> 30080 443 -> 30443, tcp, no nodes",
         ),
         (
-            "the one for health checks goes",
+            "the one for health checks is removed",
             local(),
             |it| it.traffic = Traffic::Cluster,
             "80 -> 30080 443 -> 30443, tcp",
@@ -119,13 +120,13 @@ fn what_stands_in_uses_no_node_port_that_the_service_has_given_up() {
             "80 -> 30080 443 -> 30443, tcp",
         ),
         (
-            "the one goes that was to be probed",
+            "the one to be checked is removed",
             probes(web(), "30443"),
             |it| it.ports[1].node_port = 30_444,
             "80 -> 30080, tcp",
         ),
         (
-            "all go, that for health checks, too",
+            "all are removed, including that for health checks",
             local(),
             |it| (it.ports, it.traffic) = (Vec::new(), Traffic::Cluster),
             "80 -> 30080 443 -> 30443, none, no nodes",
@@ -140,26 +141,26 @@ fn what_stands_in_uses_no_node_port_that_the_service_has_given_up() {
 }
 
 #[test]
-fn what_the_operator_lets_all_services_probe_stays() {
+fn operator_health_check_port_is_kept() {
     let gone: Change = |it| it.ports[0].node_port = 30_081;
     let (_, after) = before_and_after(&probes(web(), "10256"), gone);
     assert_eq!(shown(&after), "443 -> 30443, tcp 10256");
 }
 
 #[test]
-fn of_several_protocols_the_first_tcp_port_that_is_left_is_probed() {
+fn health_check_moves_to_first_remaining_tcp_port() {
     let udp = Port::plain(Transport::Udp, 53, 30_053);
     let good = || Service { ports: [web().ports, vec![udp.clone()]].concat(), ..web() };
     let (before, after) = before_and_after(&good(), |it| it.ports[0].node_port = 30_081);
     assert_eq!(shown(&before), "80 -> 30080 443 -> 30443 53 -> 30053, tcp 30080");
     assert_eq!(shown(&after), "443 -> 30443 53 -> 30053, tcp 30443");
     let (_, after) = before_and_after(&good(), |it| drop(it.ports.drain(..2)));
-    assert_eq!(shown(&after), "53 -> 30053, none", "UDP answers no probe");
+    assert_eq!(shown(&after), "53 -> 30053, none", "UDP answers no health check");
 }
 
-/// A port of a protocol that this controller cannot read has its node port all the same.
+/// A port with a protocol unknown to this controller still has its node port.
 #[test]
-fn a_node_port_of_a_port_that_cannot_be_read_is_still_held() {
+fn node_port_of_unreadable_port_is_still_held() {
     let (_, after) = before_and_after(&web(), |it| {
         let port = it.ports.remove(1);
         it.unread_node_ports.push(port.node_port);
@@ -167,10 +168,10 @@ fn a_node_port_of_a_port_that_cannot_be_read_is_still_held() {
     assert_eq!(shown(&after), "80 -> 30080 443 -> 30443, tcp");
 }
 
-/// What is refused for its members is refused for its ports, which may be others than before.
+/// A Service refused for its members may have other ports than before.
 #[test]
-fn what_stands_in_for_too_many_members_gives_up_node_ports_as_well() {
-    let before = judged(&web(), &Memory::default()).wanted.expect("nothing is wrong with it");
+fn settings_above_member_limit_release_node_ports() {
+    let before = judged(&web(), &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
     let mut more = web();
     more.ports[0].node_port = 30_081;
@@ -178,13 +179,13 @@ fn what_stands_in_for_too_many_members_gives_up_node_ports_as_well() {
     let judged = judged(&more, &memory).bounded((&more, &Defaults::default()), 20_000, (&memory, None));
     assert_eq!(judged.refusals.len(), 1, "{judged:?}");
     assert_eq!(judged.grown, None::<Members>);
-    assert_eq!(shown(&judged.wanted.expect("something stands in")), "443 -> 30443, tcp");
+    assert_eq!(shown(&judged.wanted.expect("there is a replacement")), "443 -> 30443, tcp");
 }
 
-/// The Service may get the node port again before another Service gets it.
+/// The Service may get the node port again before another Service does.
 #[test]
-fn a_node_port_that_comes_back_is_used_again() {
-    let before = judged(&web(), &Memory::default()).wanted.expect("nothing is wrong with it");
+fn returning_node_port_is_used_again() {
+    let before = judged(&web(), &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
     let mut service = web();
     mistaken(&mut service);

@@ -1,4 +1,4 @@
-//! Services and the load balancers that are asked for, and what is refused before anything is called.
+//! Services, the resulting load balancers, and settings that are refused before any call.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn annotated(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
     annotations.iter().map(|&(key, value)| (format!("{PREFIX}{key}"), value.to_owned())).collect()
 }
 
-/// A Service that says this of its load balancer.
+/// A Service with these annotations.
 fn says(service: Service, annotations: &[(&str, &str)]) -> Service {
     Service { annotations: annotated(annotations), ..service }
 }
@@ -79,7 +79,7 @@ fn refusals(service: &Service, features: &Features) -> String {
 }
 
 #[test]
-fn a_plain_service_becomes_a_plain_load_balancer() {
+fn plain_service_spec() {
     let spec = spec(&web(), &Features::from([name::LOAD_BALANCERS]));
     assert_eq!(spec.scheme(), contract::Scheme::Internet);
     assert_eq!(spec.ip_families().collect::<Vec<_>>(), [IpFamily::Ipv4]);
@@ -94,9 +94,10 @@ fn a_plain_service_becomes_a_plain_load_balancer() {
     assert_eq!(listener.proxy_protocol(), Header::Off);
 }
 
-/// Whatever the adapter can do: what it does not read it ignores.
+/// Sent regardless of the adapter's capabilities: an adapter ignores fields that it does not read.
+// Behaviour: SF4
 #[test]
-fn what_users_say_is_spoken_on_a_port_is_passed_on_and_silence_is_no_word() {
+fn app_protocol_is_passed_on_only_if_set() {
     let spoken = |word: &str| Port { app_protocol: word.to_owned(), ..port(Transport::Tcp, 80) };
     let features = Features::from([name::LOAD_BALANCERS]);
     let shape = |word: &str| checked(&service(&[spoken(word)])).unwrap().shape(&features, None).unwrap();
@@ -104,10 +105,11 @@ fn what_users_say_is_spoken_on_a_port_is_passed_on_and_silence_is_no_word() {
         assert_eq!(shape(word).spec.listeners[0].app_protocol, word);
     }
     assert_ne!(shape("http").digest, shape("https").digest);
-    // Made by hand from the bytes on the wire of a contract without such a field.
+    // Built by hand from the wire bytes of a contract without such a field.
     assert_eq!(shape("").digest, "7f8154459a44ffb98a5a3cb05f7ede38");
 }
 
+// Behaviour: SF1
 #[test]
 fn health_checks_follow_the_traffic_policy() {
     struct Row {
@@ -126,13 +128,13 @@ fn health_checks_follow_the_traffic_policy() {
             want: Some((health_check::Kind::Tcp, None, "")),
         },
         Row {
-            name: "cluster, UDP probes the TCP port",
+            name: "cluster, UDP checks the TCP port",
             traffic: Traffic::Cluster,
             ports: vec![udp.clone(), tcp.clone()],
             want: Some((health_check::Kind::Tcp, Some(30_080), "")),
         },
         Row {
-            name: "cluster, UDP alone is the driver's",
+            name: "cluster, UDP alone: the driver decides",
             traffic: Traffic::Cluster,
             ports: vec![udp],
             want: None,
@@ -158,7 +160,7 @@ fn health_checks_follow_the_traffic_policy() {
 }
 
 #[test]
-fn annotations_reach_the_listeners_that_can_carry_them() {
+fn annotations_apply_to_matching_listeners() {
     let annotations = annotated(&[("internal", "true"), ("idle-timeout", "90s"), ("proxy-protocol", "v2")]);
     let mixed = service(&[port(Transport::Tcp, 80), port(Transport::Udp, 53)]);
     let spec = spec(&Service { annotations, ..mixed }, &all());
@@ -170,8 +172,9 @@ fn annotations_reach_the_listeners_that_can_carry_them() {
     assert_eq!(seconds, [90, 90]);
 }
 
+// Behaviour: SF7
 #[test]
-fn a_preference_for_two_families_takes_what_there_is() {
+fn preferred_families_follow_capabilities() {
     let families = vec![Family::V6, Family::V4];
     let prefers = Service { families, ..web() };
     assert_eq!(spec(&prefers, &Features::from([name::LOAD_BALANCERS])).ip_families, [IpFamily::Ipv6 as i32]);
@@ -181,28 +184,34 @@ fn a_preference_for_two_families_takes_what_there_is() {
         let shape = checked(service).unwrap().shape(&all(), only).unwrap();
         shape.with_targets("set").ip_families().collect::<Vec<_>>()
     };
-    assert_eq!(of(&prefers, Some(Family::V4)), [IpFamily::Ipv4], "what is there");
-    assert_eq!(of(&web(), Some(Family::V6)), [IpFamily::Ipv4], "what is there is of none of its families");
+    assert_eq!(of(&prefers, Some(Family::V4)), [IpFamily::Ipv4], "existing family");
+    assert_eq!(
+        of(&web(), Some(Family::V6)),
+        [IpFamily::Ipv4],
+        "the existing family is not one of its families"
+    );
 
     let insists = Service { family_policy: FamilyPolicy::BothRequired, ..prefers };
     assert_eq!(of(&insists, Some(Family::V4)), [IpFamily::Ipv6, IpFamily::Ipv4]);
     assert!(refusals(&insists, &Features::from([name::LOAD_BALANCERS])).contains("RequireDualStack"));
 }
 
+// Behaviour: SF8
 #[test]
-fn an_address_of_a_family_that_nobody_gives_is_refused() {
+fn address_of_missing_family_is_refused() {
     let first = Features::from([name::LOAD_BALANCERS, name::RESERVED_IP]);
     let requested_address = Some("2001:db8::7".to_owned());
     let prefers = Service { families: vec![Family::V4, Family::V6], requested_address, ..web() };
     assert_eq!(spec(&prefers, &all()).requested_addresses, ["2001:db8::7"]);
-    insta::assert_snapshot!(refusals(&prefers, &first), @"spec.loadBalancerIP: 2001:db8::7 is IPv6 and the cloud adapter can give this Service only IPv4: ask for an IPv4 address");
+    insta::assert_snapshot!(refusals(&prefers, &first), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but the cloud adapter supports for this Service only IPv4: request an IPv4 address");
     let single = Service { families: vec![Family::V4], ..prefers };
-    insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address");
+    insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address");
 }
 
-/// In all families that the load balancer has, which may be fewer than the Service's.
+/// In all families of the load balancer, which may be fewer than the Service's.
+// Behaviour: SF2
 #[test]
-fn ranges_that_let_everybody_in_need_nothing_of_the_adapter() {
+fn open_ranges_are_not_sent_to_adapter() {
     let plain = Features::from([name::LOAD_BALANCERS]);
     let families = vec![Family::V4, Family::V6];
     let source_ranges = vec!["0.0.0.0/0".to_owned()];
@@ -211,8 +220,9 @@ fn ranges_that_let_everybody_in_need_nothing_of_the_adapter() {
     assert_eq!(spec(&open, &all()).source_ranges, ["0.0.0.0/0"]);
 }
 
+// Behaviour: SF6
 #[test]
-fn session_affinity_is_kept_by_kube_proxy_where_the_cloud_cannot() {
+fn session_affinity_without_capability_is_left_to_kube_proxy() {
     let sticky = Service { affinity: Affinity::ClientIp { timeout_seconds: Some(60) }, ..web() };
     assert!(spec(&sticky, &Features::from([name::LOAD_BALANCERS])).session_affinity.is_none());
     let asked = spec(&sticky, &all()).session_affinity.unwrap();
@@ -221,13 +231,14 @@ fn session_affinity_is_kept_by_kube_proxy_where_the_cloud_cannot() {
 }
 
 #[test]
-fn source_ranges_that_let_everybody_in_need_no_capability() {
+fn open_source_ranges_need_no_capability() {
     let open = Service { source_ranges: vec!["0.0.0.0/0".to_owned()], ..web() };
     assert!(spec(&open, &Features::from([name::LOAD_BALANCERS])).source_ranges.is_empty());
 }
 
+// Behaviour: SF3
 #[test]
-fn what_the_adapter_cannot_do_is_told_by_field() {
+fn missing_capabilities_are_reported_by_field() {
     let demanding = Service {
         requested_address: Some("192.0.2.7".to_owned()),
         source_ranges: vec!["10.0.0.0/8".to_owned()],
@@ -243,23 +254,24 @@ fn what_the_adapter_cannot_do_is_told_by_field() {
         ..service(&[port(Transport::Tcp, 80), port(Transport::Udp, 53), port(Transport::Sctp, 9)])
     };
     insta::assert_snapshot!(refusals(&demanding, &Features::default()), @r"
-    spec.ports[1].protocol UDP: the cloud adapter cannot do this (no capability lb.udp)
-    spec.ports[2].protocol SCTP: the cloud adapter cannot do this (no capability lb.sctp)
-    spec.ports with more than one protocol: the cloud adapter cannot do this (no capability lb.mixed-protocols)
-    spec.loadBalancerSourceRanges: the cloud adapter cannot do this (no capability lb.source-ranges)
-    spec.loadBalancerIP: the cloud adapter cannot do this (no capability lb.reserved-ip)
-    spec.ipFamilyPolicy RequireDualStack: the cloud adapter cannot do this (no capability lb.dual-stack)
-    annotation lb.cloudadapter.dev/internal: the cloud adapter cannot do this (no capability lb.internal)
-    annotation lb.cloudadapter.dev/size: the cloud adapter cannot do this (no capability lb.size)
-    annotation lb.cloudadapter.dev/proxy-protocol: the cloud adapter cannot do this (no capability lb.proxy-protocol)
-    annotation lb.cloudadapter.dev/algorithm: the cloud adapter cannot do this (no capability lb.algorithm)
-    spec.externalTrafficPolicy Local: the cloud adapter cannot do this (no capability lb.health-check.http)
+    spec.ports[1].protocol UDP: the cloud adapter does not support this (no capability lb.udp)
+    spec.ports[2].protocol SCTP: the cloud adapter does not support this (no capability lb.sctp)
+    spec.ports with more than one protocol: the cloud adapter does not support this (no capability lb.mixed-protocols)
+    spec.loadBalancerSourceRanges: the cloud adapter does not support this (no capability lb.source-ranges)
+    spec.loadBalancerIP: the cloud adapter does not support this (no capability lb.reserved-ip)
+    spec.ipFamilyPolicy RequireDualStack: the cloud adapter does not support this (no capability lb.dual-stack)
+    annotation lb.cloudadapter.dev/internal: the cloud adapter does not support this (no capability lb.internal)
+    annotation lb.cloudadapter.dev/size: the cloud adapter does not support this (no capability lb.size)
+    annotation lb.cloudadapter.dev/proxy-protocol: the cloud adapter does not support this (no capability lb.proxy-protocol)
+    annotation lb.cloudadapter.dev/algorithm: the cloud adapter does not support this (no capability lb.algorithm)
+    spec.externalTrafficPolicy Local: the cloud adapter does not support this (no capability lb.health-check.http)
     ");
     assert!(checked(&demanding).unwrap().shape(&all(), None).is_ok());
 }
 
+// Behaviour: SF5
 #[test]
-fn a_service_that_cannot_work_is_refused_before_anything_is_called() {
+fn invalid_service_is_refused_before_any_call() {
     let mut portless = web();
     portless.node_ports = NodePorts::Disabled;
     portless.ports.iter_mut().for_each(|port| port.node_port = 0);
@@ -267,22 +279,23 @@ fn a_service_that_cannot_work_is_refused_before_anything_is_called() {
     portless.source_ranges = vec!["10.0.0.1".to_owned()];
     portless.requested_address = Some("not-an-ip".to_owned());
     insta::assert_snapshot!(refusals(&portless, &all()), @r#"
-    spec.allocateLoadBalancerNodePorts: false leaves spec.ports[0] without a node port, and the load balancer reaches pods through node ports: set it to true, or set spec.ports[0].nodePort
+    spec.allocateLoadBalancerNodePorts: false leaves spec.ports[0] without a node port, which the load balancer needs to reach pods: set it to true, or set spec.ports[0].nodePort
     annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
-    spec.loadBalancerSourceRanges: "10.0.0.1" is not a CIDR (invalid IP address syntax): write one such as 192.0.2.0/24
-    spec.loadBalancerIP: "not-an-ip" is not an IP address (invalid IP address syntax): write one such as 192.0.2.7
+    spec.loadBalancerSourceRanges: invalid CIDR "10.0.0.1" (invalid IP address syntax): write one such as 192.0.2.0/24
+    spec.loadBalancerIP: invalid IP address "not-an-ip" (invalid IP address syntax): write one such as 192.0.2.7
     "#);
 
     let udp = Service {
         annotations: annotated(&[("proxy-protocol", "v1")]),
         ..service(&[port(Transport::Udp, 53)])
     };
-    insta::assert_snapshot!(refusals(&udp, &all()), @"annotation lb.cloudadapter.dev/proxy-protocol: only TCP ports can carry it and there is none: remove the annotation");
+    insta::assert_snapshot!(refusals(&udp, &all()), @"annotation lb.cloudadapter.dev/proxy-protocol: applies to TCP ports only and the Service has none: remove the annotation");
     insta::assert_snapshot!(refusals(&service(&[]), &all()), @"spec.ports: a load balancer needs at least one port");
 }
 
+// Behaviour: S6
 #[test]
-fn only_what_matters_changes_the_digest() {
+fn digest_ignores_irrelevant_fields() {
     let digest = |service: &Service| checked(service).unwrap().shape(&all(), None).unwrap().digest;
     let plain = digest(&web());
     let foreign =
@@ -294,9 +307,9 @@ fn only_what_matters_changes_the_digest() {
     assert_ne!(digest(&Service { requested_address: Some("192.0.2.7".to_owned()), ..web() }), plain);
 }
 
-/// Every wish that reaches the adapter as a field, with what shows it.
+/// Each setting that the adapter gets as a field, with a check for it.
 #[test]
-fn each_wish_reaches_its_field() {
+fn each_annotation_reaches_its_field() {
     type Said = &'static [(&'static str, &'static str)];
     type Shows = fn(&LoadBalancerSpec) -> bool;
     let rows: [(Said, Shows); 19] = [
@@ -336,11 +349,11 @@ fn each_wish_reaches_its_field() {
     }
     let plain = spec(&web(), &all());
     let silent = spec(&says(web(), &[("listener-protocol", "tcp"), ("proxy-protocol", "off")]), &all());
-    assert_eq!(silent, plain, "what is so anyway is not said");
+    assert_eq!(silent, plain, "default values are not sent");
 }
 
 #[test]
-fn one_port_may_differ_from_the_others() {
+fn port_setting_applies_to_single_port() {
     let ports = [port(Transport::Tcp, 80), port(Transport::Tcp, 443), port(Transport::Udp, 53)];
     let said = [
         ("proxy-protocol", "v2"),
@@ -363,7 +376,7 @@ fn one_port_may_differ_from_the_others() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_where_somebody_insists() {
+fn inapplicable_settings_are_refused_if_explicit() {
     let ports = [port(Transport::Udp, 53)];
     let said = [
         ("port.53.proxy-protocol", "v2"),
@@ -376,17 +389,17 @@ fn what_makes_no_sense_is_refused_where_somebody_insists() {
     ];
     insta::assert_snapshot!(refusals(&says(service(&ports), &said), &all()), @r#"
     annotation lb.cloudadapter.dev/connection-limit: "0" is not a number of connections: write 1 or more
-    annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6 and spec.ipFamilies names only IPv4: ask for an IPv4 address
-    annotation lb.cloudadapter.dev/listener-protocol: it is for TCP ports only and there is none: remove the annotation
-    annotation lb.cloudadapter.dev/port.53.proxy-protocol: it makes no sense on this port: remove it
-    annotation lb.cloudadapter.dev/tls-cert-refs: TLS ends at none of the ports: set lb.cloudadapter.dev/listener-protocol to https or tls
-    annotation lb.cloudadapter.dev/health-check.*: no port speaks TCP, so that nothing answers a probe: set lb.cloudadapter.dev/health-check.mode to kube-proxy
-    annotation lb.cloudadapter.dev/id: does nothing by itself: set lb.cloudadapter.dev/adopt to owned to take that load balancer over, or to shared to use it beside others
+    annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address
+    annotation lb.cloudadapter.dev/listener-protocol: applies to TCP ports only and the Service has none: remove the annotation
+    annotation lb.cloudadapter.dev/port.53.proxy-protocol: does not apply to this port: remove it
+    annotation lb.cloudadapter.dev/tls-cert-refs: no port terminates TLS: set lb.cloudadapter.dev/listener-protocol to https or tls
+    annotation lb.cloudadapter.dev/health-check.*: no port uses TCP, so nothing answers a health check: set lb.cloudadapter.dev/health-check.mode to kube-proxy
+    annotation lb.cloudadapter.dev/id: has no effect by itself: set lb.cloudadapter.dev/adopt to owned to adopt that load balancer, or to shared to share it
     "#);
-    insta::assert_snapshot!(refusals(&says(web(), &[("listener-protocol", "tls")]), &all()), @"annotation lb.cloudadapter.dev/listener-protocol: TLS ends at the load balancer: name its certificate with lb.cloudadapter.dev/tls-cert-refs");
-    insta::assert_snapshot!(refusals(&says(web(), &[("x.aws.size", "1"), ("x.sim.size", "2")]), &all()), @"annotation lb.cloudadapter.dev/x.aws.size: the adapter here is not aws but sim: write lb.cloudadapter.dev/x.sim.size");
+    insta::assert_snapshot!(refusals(&says(web(), &[("listener-protocol", "tls")]), &all()), @"annotation lb.cloudadapter.dev/listener-protocol: the load balancer terminates TLS: set its certificate with lb.cloudadapter.dev/tls-cert-refs");
+    insta::assert_snapshot!(refusals(&says(web(), &[("x.aws.size", "1"), ("x.sim.size", "2")]), &all()), @"annotation lb.cloudadapter.dev/x.aws.size: this adapter is for sim, not aws: write lb.cloudadapter.dev/x.sim.size");
 
-    // A default is for whom it fits.
+    // A default applies only to Services that it fits.
     let mut defaults = Defaults::default();
     for (key, value) in [
         ("proxy-protocol", "v2"),
@@ -405,7 +418,7 @@ fn what_makes_no_sense_is_refused_where_somebody_insists() {
 }
 
 #[test]
-fn a_value_that_the_adapter_has_not_is_refused_with_those_that_it_has() {
+fn unsupported_value_is_refused_with_supported_ones() {
     let capability = |name: &str, values: &str| Capability {
         name: name.to_owned(),
         level: Level::Stable.into(),
@@ -424,11 +437,11 @@ fn a_value_that_the_adapter_has_not_is_refused_with_those_that_it_has() {
         spec(&says(web(), &[("algorithm", "source-ip")]), &some).listeners[0].algorithm(),
         Algorithm::SourceIp
     );
-    insta::assert_snapshot!(refusals(&says(web(), &[("algorithm", "least-connections")]), &some), @"annotation lb.cloudadapter.dev/algorithm: the cloud adapter cannot do least-connections: write one of round-robin, source-ip");
+    insta::assert_snapshot!(refusals(&says(web(), &[("algorithm", "least-connections")]), &some), @"annotation lb.cloudadapter.dev/algorithm: the cloud adapter does not support least-connections: write one of round-robin, source-ip");
 }
 
 #[test]
-fn a_name_of_the_template_is_no_reason_to_refuse_and_one_of_the_service_is() {
+fn unsupported_name_is_refused_only_from_annotation() {
     let mut shop = web();
     (shop.id.namespace, shop.id.name) = ("shop".to_owned(), "web".to_owned());
     let names = Template::read("{cluster}_{namespace}_{service}", "prod").unwrap();
@@ -442,11 +455,11 @@ fn a_name_of_the_template_is_no_reason_to_refuse_and_one_of_the_service_is() {
     assert_eq!(named(&shop, &plain), Ok((String::new(), true)));
     let said = says(shop, &[("name", "front")]);
     assert_eq!(named(&said, &all()), Ok(("front".to_owned(), false)));
-    insta::assert_snapshot!(refusals(&said, &plain), @"annotation lb.cloudadapter.dev/name: the cloud adapter cannot do this (no capability lb.name)");
+    insta::assert_snapshot!(refusals(&said, &plain), @"annotation lb.cloudadapter.dev/name: the cloud adapter does not support this (no capability lb.name)");
 }
 
 #[test]
-fn another_load_balancer_to_take_over_is_another_wish() {
+fn takeover_changes_digest() {
     let digest = |annotations: &[(&str, &str)]| {
         checked(&says(web(), annotations)).unwrap().shape(&all(), None).unwrap().digest
     };
@@ -458,9 +471,9 @@ fn another_load_balancer_to_take_over_is_another_wish() {
     assert_eq!(digest(&[("hostname", "a.example.com")]), digest(&[]), "the adapter need not know");
 }
 
-/// A port that another user of the load balancer has goes alone; all others are asked for.
+/// Only a port that another user of the load balancer occupies is omitted; all others are requested.
 #[test]
-fn what_stands_in_for_taken_ports_asks_for_the_others() {
+fn replacement_omits_occupied_ports() {
     let ports = [port(Transport::Tcp, 443), port(Transport::Tcp, 80), port(Transport::Udp, 80)];
     let three = service(&ports);
     let stands_in = |fields: &[&str]| {
@@ -474,5 +487,5 @@ fn what_stands_in_for_taken_ports_asks_for_the_others() {
     assert_eq!(stands_in(&["spec.listeners[1].port"]), Some(vec![(Tcp, 443), (Udp, 80)]));
     assert_eq!(stands_in(&["spec.listeners[0].port", "spec.listeners[2].port"]), Some(vec![(Tcp, 80)]));
     let each = ["spec.listeners[0].port", "spec.listeners[1].port", "spec.listeners[2].port"];
-    assert_eq!(stands_in(&each), None, "nothing is left to ask for");
+    assert_eq!(stands_in(&each), None, "no ports are left");
 }

@@ -1,4 +1,4 @@
-//! The rule of section 4.1 as tables, and deltas that rebuild what they were made from.
+//! The rules for targets as tables, and deltas that rebuild the sets they were computed from.
 
 use proptest::prelude::*;
 
@@ -13,8 +13,9 @@ fn node(name: &str) -> Node {
     }
 }
 
+// Behaviour: SN1
 #[test]
-fn the_exclude_label_is_read_as_go_reads_a_bool() {
+fn exclude_label_is_parsed_like_go_bool() {
     let included = [None, Some("0"), Some("f"), Some("F"), Some("false"), Some("FALSE"), Some("False")];
     let excluded = ["1", "t", "T", "TRUE", "true", "True", "", "no", "fAlse", " false"];
     for value in included {
@@ -27,14 +28,16 @@ fn the_exclude_label_is_read_as_go_reads_a_bool() {
     }
 }
 
+// Behaviour: SN2, W22
 #[test]
-fn a_node_on_its_way_out_gets_no_new_traffic() {
+fn leaving_node_is_not_a_target() {
     assert!(!Node { deleting: true, ..node("a") }.is_target());
     assert!(!Node { leaving: true, ..node("a") }.is_target());
 }
 
+// Behaviour: SN5
 #[test]
-fn nodes_that_cannot_be_addressed_are_withheld_and_counted() {
+fn nodes_without_address_are_withheld_and_counted() {
     let nodes = [
         node("a"),
         Node { provider_id: None, ..node("no-id") },
@@ -47,7 +50,7 @@ fn nodes_that_cannot_be_addressed_are_withheld_and_counted() {
 }
 
 #[test]
-fn at_most_one_address_a_family_and_the_first_wins() {
+fn first_address_per_family_is_used() {
     let addresses = ["10.0.0.2", "2001:db8::2", "10.0.0.3", "2001:db8::3"];
     let addresses = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
     let targets = Targets::of([&Node { addresses, ..node("a") }], None);
@@ -56,7 +59,7 @@ fn at_most_one_address_a_family_and_the_first_wins() {
 }
 
 #[test]
-fn only_selected_nodes_are_behind_it() {
+fn only_selected_nodes_are_targets() {
     let zoned =
         |name, zone: &str| Node { labels: [("zone".to_owned(), zone.to_owned())].into(), ..node(name) };
     let nodes =
@@ -66,17 +69,17 @@ fn only_selected_nodes_are_behind_it() {
     assert_eq!(selected("zone!=one"), "[b c], 0 withheld");
     assert_eq!(selected("zone=three"), "[], 0 withheld");
     let same = Targets::of(&nodes, Some(&Selector::read("zone=three").unwrap()));
-    assert_eq!(same.id, Targets::of([], None).id, "the content names a set, and nothing else");
+    assert_eq!(same.id, Targets::of([], None).id, "only the content determines the ID");
 }
 
 #[test]
-fn the_order_of_nodes_is_no_difference() {
+fn order_of_nodes_does_not_matter() {
     let (a, b) = (node("a"), node("b"));
     assert_eq!(Targets::of([&a, &b], None), Targets::of([&b, &a], None));
 }
 
 #[test]
-fn what_a_vendor_sees_changes_the_name_of_the_set() {
+fn set_id_changes_with_vendor_visible_fields() {
     let before = Targets::of([&node("a")], None);
     let moved = Node { zone: Some("z2".to_owned()), ..node("a") };
     let readdressed = Node { addresses: vec!["10.0.0.9".parse().unwrap()], ..node("a") };
@@ -86,6 +89,7 @@ fn what_a_vendor_sees_changes_the_name_of_the_set() {
 }
 
 proptest! {
+    // Behaviour: SN6
     #[test]
     fn a_delta_rebuilds_the_set(before in any_nodes(), after in any_nodes()) {
         let (before, after) = (Targets::of(&before, None), Targets::of(&after, None));
@@ -93,7 +97,7 @@ proptest! {
 
         let mut rebuilt = before.backends;
         for id in &delta.remove {
-            prop_assert!(rebuilt.remove(id).is_some(), "removes what is not there: {id}");
+            prop_assert!(rebuilt.remove(id).is_some(), "removes a missing one: {id}");
         }
         for backend in delta.add {
             rebuilt.insert(backend.provider_id.clone(), backend);

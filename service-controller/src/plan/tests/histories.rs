@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order.
+//! Arbitrary events in arbitrary order.
 
 use proptest::prelude::*;
 
@@ -9,10 +9,10 @@ use crate::plan::{
 };
 
 proptest! {
-    /// Whatever happens in whatever order, and whenever we look: nothing goes without proof. In the end it settles, and then the cloud
-    /// holds exactly what is wanted.
+    /// Whatever happens in whatever order, nothing is deleted without proof. In the end the plans converge, and the cloud contains exactly
+    /// what is needed.
     #[test]
-    fn any_history_settles(events in prop::collection::vec((0..26_u8, 0..3_u8), 0..32), lags: bool) {
+    fn any_history_converges(events in prop::collection::vec((0..26_u8, 0..3_u8), 0..32), lags: bool) {
         let mut world = World::with(service());
         world.mirror_lags = lags;
         for (event, looks) in events {
@@ -26,7 +26,7 @@ proptest! {
         world.calms_down();
         world.settled();
         if world.is_gone() {
-            // What is left of it is not this plan's: see `left_over`.
+            // What is left of it is handled elsewhere: see `left_over`.
             return Ok(());
         }
         match world.service.role() {
@@ -37,15 +37,15 @@ proptest! {
             }
             Role::Cleanup => prop_assert!(world.is_in_doubt(), "still to be cleaned up"),
             Role::Ignored => {
-                // What is left without our finalizer is not this plan's: see `left_over`.
+                // What is left without the finalizer is handled elsewhere: see `left_over`.
                 prop_assert!(!world.service.finalizer);
             }
         }
     }
 
-    /// Lists that mean sets: nobody's order makes another load balancer of them. That of families is a preference.
+    /// Lists that mean sets: their order does not change the load balancer. The order of families is a preference.
     #[test]
-    fn order_makes_no_difference(
+    fn order_of_lists_does_not_matter(
         ports in prop::collection::btree_map((0..3_usize, 1..5_u16), 1..9_u16, 1..6),
         ranges in prop::collection::btree_set(0..20_u8, 0..5),
         by in any::<prop::sample::Index>(),

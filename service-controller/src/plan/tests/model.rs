@@ -12,7 +12,7 @@ use crate::plan::{
     targets::Node,
 };
 
-/// More looks than any history needs.
+/// More rounds than any history needs.
 const LOOKS: usize = 20;
 
 pub(super) fn service() -> Service {
@@ -33,30 +33,30 @@ pub(super) struct World {
     pub(super) cloud: Vec<Balancer>,
     mirror: Vec<Balancer>,
     pub(super) mirror_lags: bool,
-    /// How many more times the adapter answers "not yet".
+    /// Number of further "not yet" answers of the adapter.
     pub(super) pending: u32,
-    /// What the adapter does not take up, by its digest.
+    /// Digest of the settings that the adapter refuses.
     pub(super) refuses: Option<String>,
-    /// What the adapter can do when it is asked next.
+    /// Capabilities that the adapter will report next.
     can: Features,
     pub(super) now: Duration,
     truth: Truth,
 }
 
-/// What nobody is told.
+/// Facts that the controller cannot observe.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that hold or not, each without the others")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct Truth {
-    /// We put the finalizer there that is on the Service.
+    /// The controller set the finalizer.
     finalizer_is_ours: bool,
-    /// Another's controller wrote the status last.
+    /// Another controller wrote the status last.
     status_is_others: bool,
-    /// Another's controller needs the finalizer, whoever put it there.
+    /// Another controller needs the finalizer, whichever client set it.
     another_needs_it: bool,
-    /// We made something for this Service.
+    /// The controller created something for this Service.
     made: bool,
-    /// When the class went with the type, something of ours was left, or had just gone, or the Service was ours by all that stands on
-    /// it, for all that we knew: then we clean up, whoever else is there.
+    /// When the class was removed with the type, as far as the controller could know, something of it was left or just deleted, or the
+    /// Service was its own. Then it cleans up, even if another controller is involved.
     ours_was_left: bool,
 }
 
@@ -99,22 +99,23 @@ impl World {
 
     pub(super) fn restart(&mut self) {
         self.memory = Memory::default();
-        // What is there tells that it was ours, and nobody knows any more that it was another's since.
+        // The load balancer proves ownership, and nothing shows any more that the Service had another class since.
         let there = !self.cloud.is_empty() || !self.mirror.is_empty();
         self.truth.ours_was_left |= there && self.service.class == Class::Lost;
     }
 
-    /// Nothing is left of ours, and whose the finalizer is cannot be told: somebody else wrote the status since we put it there.
+    /// Nothing of the controller is left, and the owner of the finalizer is unknown: another client wrote the status since the controller
+    /// set it.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.service.class == Class::Lost && self.cloud.is_empty() && self.truth.status_is_others
     }
 
-    /// The API server has no such Service any more.
+    /// The API server no longer has the Service.
     pub(super) fn is_gone(&self) -> bool {
         self.service.deleting && !self.service.finalizer
     }
 
-    /// What everybody does who is done with it: nodes are listed, the adapter can what it could and takes up what is asked.
+    /// Everything recovers: nodes are listed, the adapter has its capabilities and accepts the settings.
     pub(super) fn calms_down(&mut self) {
         self.mirror_lags = false;
         self.refuses = None;
@@ -128,7 +129,7 @@ impl World {
         self.now += memory::LAG;
     }
 
-    /// One of a few things that users, clouds and operators do.
+    /// Something that users, clouds and operators do.
     pub(super) fn happens(&mut self, event: u8) {
         let of_the_service = !matches!(event, 0 | 2 | 3 | 4 | 7 | 12 | 16 | 17 | 21..);
         if of_the_service && self.is_gone() {
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// As the API server does it: class and status go with the type. Whose it was is read off the finalizer and the status.
+    /// Removes class and status with the type, as the API server does. Ownership is then derived from the finalizer and the status.
     fn stops_being_one(&mut self) {
         if self.service.kind == Kind::Other {
             return;
@@ -189,14 +190,14 @@ impl World {
         self.service.class = self.class_of_former();
     }
 
-    /// What is read off a Service that is none any more.
+    /// The class that is derived for a Service that is no longer a load balancer.
     pub(super) fn class_of_former(&self) -> Class {
         let Truth { finalizer_is_ours, status_is_others, .. } = self.truth;
         if finalizer_is_ours && !status_is_others { Class::Ours(None) } else { Class::Lost }
     }
 
     fn another_serves(&mut self) {
-        // Nobody begins with one that is being deleted.
+        // No controller adopts a Service that is being deleted.
         if self.service.deleting {
             return;
         }
@@ -206,7 +207,7 @@ impl World {
         (self.truth.status_is_others, self.truth.another_needs_it) = (true, true);
     }
 
-    /// It takes the finalizer off by its name.
+    /// Removes the finalizer by its name.
     pub(super) fn another_leaves(&mut self) {
         if std::mem::take(&mut self.truth.another_needs_it) {
             self.service.finalizer = false;
@@ -225,7 +226,7 @@ impl World {
         })
     }
 
-    /// What the next removal takes along.
+    /// The takeover of the next removal.
     pub(super) fn left_over(&self) -> Option<Adoption> {
         self.plan().actions.iter().find_map(|action| match action {
             Action::Delete(takeover) => Some(takeover.left_over()),
@@ -237,7 +238,7 @@ impl World {
         })
     }
 
-    /// Looks until nothing is left to do, and tells what was done and said.
+    /// Runs rounds until nothing is left to do, and returns a transcript.
     #[track_caller]
     pub(super) fn settled(&mut self) -> String {
         let mut transcript = String::new();
@@ -251,7 +252,7 @@ impl World {
         panic!("does not settle:\n{transcript}");
     }
 
-    /// One look: plans and carries out. Tells whether nothing is left to do.
+    /// Runs one round: plans and executes. Returns whether nothing is left to do.
     pub(super) fn look(&mut self) -> (String, bool) {
         if self.is_gone() {
             return (String::new(), true);
@@ -272,7 +273,7 @@ impl World {
         (text, plan.actions.is_empty())
     }
 
-    /// What a look at this moment would do is proven, whether there is one or not.
+    /// Checks that the actions of a round at this moment would be allowed.
     pub(super) fn assert_proven_now(&mut self) {
         if self.is_gone() {
             return;
@@ -286,7 +287,7 @@ impl World {
         self.memory = memory;
     }
 
-    /// Nothing goes that is wanted, that serves, or that may be another's.
+    /// Nothing is deleted that is needed, that serves, or that may belong to another controller.
     fn assert_proven(&self, plan: &Plan) {
         let has = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
         let goes = has(|action| matches!(action, Action::Delete(_)));
@@ -294,7 +295,7 @@ impl World {
         assert!(!(goes && wanted) || self.memory.removes(), "{plan}");
         let able = self.features.as_ref().is_some_and(|it| it.has(name::LOAD_BALANCERS));
         let asks = goes || has(|action| matches!(action, Action::Ensure(_)));
-        assert!(able || !asks, "nobody is there who can\n{plan}");
+        assert!(able || !asks, "no adapter can do it\n{plan}");
         let emptied = self.targets.blind && self.mirror.iter().any(|it| it.backends > 0);
         assert!(
             !(emptied && has(|action| matches!(action, Action::Ensure(_)))),
@@ -305,10 +306,13 @@ impl World {
             && self.cloud.iter().any(|it| self.service.shows(&it.ingress));
         let known = serves && !self.memory.removes() && !self.mirror_lags;
         assert!(!(goes && known), "{plan}");
-        assert!(!goes || self.truth.made || self.service.deleting, "nothing of ours was ever there\n{plan}");
+        assert!(
+            !goes || self.truth.made || self.service.deleting,
+            "the controller never created anything\n{plan}"
+        );
         let released = has(|action| *action == Action::Release);
         let Truth { another_needs_it, status_is_others, ours_was_left, .. } = self.truth;
-        // Of one that is of our class it is ours, and so it is of one that shows our load balancer.
+        // With a class of this controller it is its own, and so is one that shows its load balancer.
         let of_ours = matches!(self.service.class, Class::Ours(_));
         let needed = another_needs_it && status_is_others && !ours_was_left && !of_ours;
         assert!(!(released && needed), "another's controller needs the finalizer\n{plan}");

@@ -1,4 +1,4 @@
-//! Good keys and bad ones.
+//! Valid and invalid keys.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn cloud(mut changes: Value) -> Result<Cloud, Vec<String>> {
     Cloud::read(Keys::of_cloud("prod", keys), &Given::default())
 }
 
-/// An application credential, and nothing of the password.
+/// An application credential, without the keys of a password.
 fn application_credential(changes: Value) -> Result<Cloud, Vec<String>> {
     let mut auth = json!({ "username": null, "password": null, "user_domain_name": null, "project_name": null, "project_domain_id": null, "application_credential_secret": "s3cret" });
     let Value::Object(changes) = changes else { panic!("no section") };
@@ -43,7 +43,7 @@ fn application_credential(changes: Value) -> Result<Cloud, Vec<String>> {
 }
 
 #[test]
-fn what_is_told_is_what_is_meant() {
+fn configured_values_are_used() {
     let read = cloud(json!({
         "interface": "internalURL",
         "network_endpoint_override": "http://127.0.0.1:9696/",
@@ -52,7 +52,7 @@ fn what_is_told_is_what_is_meant() {
         "verify": true,
         "volume_api_version": "3",
     }));
-    let read = read.expect("good keys");
+    let read = read.expect("valid keys");
     assert_eq!(
         (read.auth_url.as_str(), read.region.as_str()),
         ("https://cloud.example:5000/v3", "RegionOne")
@@ -71,7 +71,7 @@ fn what_is_told_is_what_is_meant() {
 }
 
 #[test]
-fn each_kind_of_credentials_is_known_by_its_type_or_its_secret() {
+fn credentials_are_recognised_by_type_or_secret() {
     let token = cloud(json!({ "auth": { "password": null, "token": "gAAA" } })).expect("a token");
     assert!(matches!(token.credentials, Credentials::Token(_)));
     let typed = cloud(json!({ "auth_type": "v3password" })).expect("a password");
@@ -81,18 +81,18 @@ fn each_kind_of_credentials_is_known_by_its_type_or_its_secret() {
     assert!(
         matches!(&by_id.credentials, Credentials::ApplicationCredential { credential: ApplicationCredential::Id(id), .. } if id == "ac1")
     );
-    assert_eq!(by_id.project.id.as_deref(), Some("p1"), "is checked, though not asked for");
+    assert_eq!(by_id.project.id.as_deref(), Some("p1"), "is checked, although it is not sent");
     let by_name = application_credential(json!({ "application_credential_name": "ccm", "user_id": "u1" }))
         .expect("good");
     assert!(
         matches!(&by_name.credentials, Credentials::ApplicationCredential { credential: ApplicationCredential::Name(name, User::Id(_)), .. } if name == "ccm")
     );
     let trusted = cloud(json!({ "auth": { "trust_id": "t1", "project_name": null } }))
-        .expect("its project is the trust's");
+        .expect("the trust determines the project");
     assert_eq!(trusted.trust.as_deref(), Some("t1"));
 }
 
-/// The first fault begins so.
+/// Checks the beginning of the first error.
 #[track_caller]
 fn refused(read: Result<Cloud, Vec<String>>, (keys, wanted): (&str, &str)) {
     let faults = read.expect_err(keys);
@@ -105,55 +105,58 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn each_fault_below_auth_names_its_key_and_the_way_out() {
+fn errors_in_auth_name_the_key_and_the_fix() {
     for row in [
-        (r#"{"auth_url": null}"#, "auth_url: is missing: Keystone's address"),
-        (r#"{"auth_url": "cloud.example:5000"}"#, "auth_url: is no address of an HTTP server: write it"),
-        (r#"{"auth_url": "https://c/v2.0/"}"#, "auth_url: ends in /v2.0, which is no more: end it in /v3"),
-        (r#"{"password": ""}"#, "password: is missing: give a password, a token or"),
-        (r#"{"username": null}"#, "username: is missing, and user_id too"),
-        (r#"{"user_domain_name": null}"#, "user_domain_name: is missing: names are unique"),
-        (r#"{"project_name": null}"#, "project_id: is missing, and project_name too"),
+        (r#"{"auth_url": null}"#, "auth_url: is missing: set it to the address of Keystone"),
+        (r#"{"auth_url": "cloud.example:5000"}"#, "auth_url: invalid address of an HTTP server: write it"),
+        (
+            r#"{"auth_url": "https://c/v2.0/"}"#,
+            "auth_url: ends in /v2.0, a version that Keystone no longer has: end it in /v3",
+        ),
+        (r#"{"password": ""}"#, "password: is missing: set a password, a token or"),
+        (r#"{"username": null}"#, "username: is missing, as is user_id"),
+        (r#"{"user_domain_name": null}"#, "user_domain_name: is missing: user names are unique"),
+        (r#"{"project_name": null}"#, "project_id: is missing, as is project_name"),
         (r#"{"project_domain_id": null}"#, "project_domain_name: is missing"),
         (r#"{"tenant_name": "b"}"#, "tenant_name: differs from project_name: remove it"),
-        (r#"{"token": "t"}"#, "password: stands beside another token: keep the one"),
+        (r#"{"token": "t"}"#, "password: conflicts with token: keep only one"),
         (r#"{"domain_name": "Default"}"#, "domain_name: the adapter works in one project"),
-        (r#"{"passcode": "123"}"#, "passcode: a second factor needs a person: use"),
+        (r#"{"passcode": "123"}"#, "passcode: a second factor needs user input: use"),
     ] {
         refused(cloud(json!({ "auth": json(row.0) })), (row.0, &format!("auth.{}", row.1)));
     }
     for row in [
-        (r"{}", "application_credential_id: is missing, and application_credential_name too"),
+        (r"{}", "application_credential_id: is missing, as is application_credential_name"),
         (r#"{"application_credential_name": "ccm"}"#, "username: is missing"),
-        (r#"{"application_credential_id": "a", "trust_id": "t"}"#, "trust_id: stands beside"),
+        (r#"{"application_credential_id": "a", "trust_id": "t"}"#, "trust_id: conflicts with"),
     ] {
         refused(application_credential(json(row.0)), (row.0, &format!("auth.{}", row.1)));
     }
 }
 
 #[test]
-fn each_fault_beside_auth_names_its_key_and_the_way_out() {
+fn errors_beside_auth_name_the_key_and_the_fix() {
     for row in [
-        (r#"{"auth_type": "v3oidcpassword"}"#, "auth_type: is v3oidcpassword, which is not supported: use"),
-        (r#"{"auth_type": "v3token"}"#, "auth.password: stands beside another auth_type"),
-        (r#"{"verify": false}"#, "verify: whoever answers would get the credentials: remove it, and name"),
+        (r#"{"auth_type": "v3oidcpassword"}"#, "auth_type: unsupported type v3oidcpassword: use"),
+        (r#"{"auth_type": "v3token"}"#, "auth.password: conflicts with auth_type"),
+        (r#"{"verify": false}"#, "verify: the credentials could be sent to an impostor: remove it, and set"),
         (r#"{"cert": "a.pem"}"#, "cert: client certificates are not supported: remove it"),
-        (r#"{"profile": "acme"}"#, "profile: vendors' profiles are not read: write auth_url"),
+        (r#"{"profile": "acme"}"#, "profile: vendor profiles are not supported: set auth_url"),
         (r#"{"identity_api_version": "2"}"#, "identity_api_version: only 3 is supported: remove it"),
-        (r#"{"region_name": null}"#, "region_name: is missing: add it, or give --region"),
+        (r#"{"region_name": null}"#, "region_name: is missing: set it, or use --region"),
         (
             r#"{"region_name": "", "regions": ["a", {"name": "b"}]}"#,
-            "regions: say which one with --region: a, b",
+            "regions: select one with --region: a, b",
         ),
-        (r#"{"interface": "private"}"#, "interface: use public, internal or admin"),
-        (r#"{"compute_endpoint_override": "nova"}"#, "compute_endpoint_override: is no address of an HTTP"),
+        (r#"{"interface": "private"}"#, "interface: invalid interface: use public, internal or admin"),
+        (r#"{"compute_endpoint_override": "nova"}"#, "compute_endpoint_override: invalid address of an HTTP"),
     ] {
         refused(cloud(json(row.0)), row);
     }
 }
 
 #[test]
-fn flags_come_first() {
+fn flags_take_precedence_over_keys() {
     let keys = Keys::of_environment([
         ("OS_AUTH_URL", "https://cloud.example/v3"),
         ("OS_TOKEN", "gAAA"),
@@ -162,6 +165,6 @@ fn flags_come_first() {
         ("OS_INTERFACE", "public"),
     ]);
     let given = Given { region: Some("south".to_owned()), interface: Some(Interface::Admin) };
-    let read = Cloud::read(keys, &given).expect("good keys");
+    let read = Cloud::read(keys, &given).expect("valid keys");
     assert_eq!((read.region.as_str(), read.interface), ("south", Interface::Admin));
 }

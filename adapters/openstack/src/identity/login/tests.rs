@@ -1,4 +1,4 @@
-//! Bodies as Keystone wants them, and what it answers.
+//! Bodies for Keystone, and its answers.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn demo() -> User {
 }
 
 #[test]
-fn each_kind_of_credentials_has_its_body() {
+fn log_in_body_of_each_kind_of_credentials() {
     let scope = json!({ "project": { "name": "shop", "domain": { "name": "Default" } } });
     let password = cloud(Credentials::Password { user: demo(), password: "pw".into() });
     let user = json!({ "name": "demo", "domain": { "id": "default" }, "password": "pw" });
@@ -55,7 +55,7 @@ fn each_kind_of_credentials_has_its_body() {
     assert_eq!(
         request(&with(ApplicationCredential::Name("ccm".to_owned(), User::Id("u1".to_owned())))),
         asked(json!({ "name": "ccm", "user": { "id": "u1" }, "secret": "s" })),
-        "it may not be asked for a project"
+        "no scope may be requested"
     );
 }
 
@@ -77,7 +77,7 @@ fn token() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_has_its_life_by_keystones_clock_from_when_it_was_asked_for() {
+async fn token_lifetime_uses_keystones_clock() {
     let cloud = cloud(Credentials::Token("old".into()));
     let asked = Instant::now();
     let access = read(&cloud, &answer(&token()), asked).expect("good");
@@ -90,7 +90,7 @@ async fn a_token_has_its_life_by_keystones_clock_from_when_it_was_asked_for() {
 }
 
 #[test]
-fn a_token_of_another_project_is_refused() {
+fn token_of_another_project_is_refused() {
     let found = || {
         Some(Project {
             id: "p1".to_owned(),
@@ -108,7 +108,7 @@ fn a_token_of_another_project_is_refused() {
         wanted(Some("p1"), None, None),
         wanted(Some("p1"), Some("shop"), Some(Domain::Name("Default".to_owned()))),
         wanted(None, Some("shop"), Some(Domain::Id("default".to_owned()))),
-        wanted(Some("p1"), None, Some(Domain::Id("of the user".to_owned()))),
+        wanted(Some("p1"), None, Some(Domain::Id("the domain of the user".to_owned()))),
     ] {
         assert_eq!(right(&good, found()), Ok(found().expect("one")), "{good:?}");
     }
@@ -123,7 +123,7 @@ fn a_token_of_another_project_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_to_a_log_in_is_nonsense() {
+async fn invalid_log_in_answer_is_nonsense() {
     let cloud = cloud(Credentials::Token("old".into()));
     let page = http::Response::new("<html>welcome</html>".into());
     let without_token = http::Response::new(json!({ "token": token() }).to_string().into());

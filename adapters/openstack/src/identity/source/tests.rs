@@ -1,4 +1,4 @@
-//! Which file, which cloud of it, and what the secrets beside it change.
+//! The file, the cloud in it, and the secrets beside it.
 
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
@@ -57,7 +57,7 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
 }
 
 #[test]
-fn a_cloud_has_what_stands_in_both_files() {
+fn clouds_yaml_and_secure_yaml_are_merged() {
     let bed = Bed::new(&[("clouds.yaml", CLOUDS), ("secure.yaml", SECURE)]);
     let prod = bed.read(Some("prod")).expect("good");
     assert_eq!((prod.region.as_str(), secret(&prod)), ("north", "from beside"));
@@ -66,7 +66,7 @@ fn a_cloud_has_what_stands_in_both_files() {
 }
 
 #[test]
-fn new_credentials_are_read_from_the_file_that_has_the_secrets() {
+fn new_credentials_are_read_from_the_secrets_file() {
     let both = Bed::new(&[("clouds.yaml", CLOUDS), ("secure.yaml", SECURE)]);
     let source = both.source(Some("prod"));
     assert_eq!(source.followed(), Some(both.clouds().with_file_name("secure.yaml")));
@@ -81,15 +81,20 @@ fn new_credentials_are_read_from_the_file_that_has_the_secrets() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_with_its_place_and_without_its_text() {
+fn file_errors_name_the_place_without_the_text() {
     for (name, clouds, cloud, wanted) in [
-        ("several", CLOUDS, None, "say which cloud with --cloud or OS_CLOUD: prod, test"),
-        ("unknown", CLOUDS, Some("staging"), "has no cloud staging, but prod, test: name one with --cloud"),
+        ("several", CLOUDS, None, "has several clouds: select one with --cloud or OS_CLOUD: prod, test"),
+        (
+            "unknown",
+            CLOUDS,
+            Some("staging"),
+            "has no cloud staging, only prod, test: select one with --cloud",
+        ),
         ("no password", CLOUDS, Some("prod"), "clouds.prod.auth.password: is missing"),
         ("no clouds", "cloud: {}", None, "has no section clouds"),
         ("nothing", "", None, "has no section clouds"),
-        ("no YAML", "clouds:\n  a: hunter2\n b: hunter2\n", None, "is no YAML in line"),
-        ("a list", "- hunter2", None, "is no YAML with a section clouds"),
+        ("no YAML", "clouds:\n  a: hunter2\n b: hunter2\n", None, "invalid YAML in line"),
+        ("a list", "- hunter2", None, "must be YAML with a section clouds"),
     ] {
         let bed = Bed::new(&[("clouds.yaml", clouds)]);
         let fault = bed.read(cloud).expect_err(name);
@@ -99,12 +104,12 @@ fn what_is_wrong_with_a_file_is_told_with_its_place_and_without_its_text() {
         );
     }
     let none = Source::find((None, Some(Path::new("/nowhere/clouds.yaml"))), &Environment::default());
-    let fault = none.expect("is named").read(&Given::default()).expect_err("is not there");
+    let fault = none.expect("is named").read(&Given::default()).expect_err("does not exist");
     assert!(fault.starts_with("/nowhere/clouds.yaml: No such file"), "{fault}");
 }
 
 #[test]
-fn a_name_leads_to_files_and_an_address_to_the_environment() {
+fn source_is_files_or_the_environment() {
     let bed = Bed::new(&[("clouds.yaml", CLOUDS)]);
     let file = bed.clouds().display().to_string();
     let address = ("OS_AUTH_URL", "https://cloud.example/v3");
@@ -120,13 +125,13 @@ fn a_name_leads_to_files_and_an_address_to_the_environment() {
     };
     let variables = [address, ("OS_CLOUD", "test"), ("OS_CLIENT_CONFIG_FILE", &file)];
     assert_eq!(found(None, &variables), Ok(Source::Files(named("test"))));
-    assert_eq!(found(Some("prod"), &variables), Ok(Source::Files(named("prod"))), "flags come first");
+    assert_eq!(found(Some("prod"), &variables), Ok(Source::Files(named("prod"))), "flags take precedence");
 
     let home = Bed::new(&[]);
     let folder = home.0.path().join("openstack");
     fs::create_dir(&folder).expect("room");
     let home = ("XDG_CONFIG_HOME", home.0.path().to_str().expect("text"));
-    let fault = found(Some("prod"), &[home]).expect_err("nothing is there");
+    let fault = found(Some("prod"), &[home]).expect_err("no file exists");
     assert!(fault.contains("/openstack/clouds.yaml") && fault.contains("--clouds-file"), "{fault}");
     fs::write(folder.join("clouds.yaml"), CLOUDS).expect("room");
     assert!(

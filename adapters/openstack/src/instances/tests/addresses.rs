@@ -12,7 +12,7 @@ fn told(ports: &[Value], networking: &Networking) -> Vec<String> {
     shown(&read(server(), ports, networking, Form::Plain))
 }
 
-/// In Neutron's order, which is not that of the networks' names.
+/// In Neutron's order, which differs from that of the networks' names.
 fn ports() -> [Value; 3] {
     [
         port(ID, "ACTIVE", &["10.9.0.7"]),
@@ -22,7 +22,7 @@ fn ports() -> [Value; 3] {
 }
 
 #[test]
-fn active_ports_come_first_and_the_rest_by_name_of_its_network() {
+fn active_ports_come_first_then_networks_by_name() {
     let none = networking(|_| ());
     assert_eq!(
         told(&ports(), &none),
@@ -43,12 +43,12 @@ fn active_ports_come_first_and_the_rest_by_name_of_its_network() {
             "EXTERNAL_IP 203.0.113.9",
             "INTERNAL_IP 10.9.0.7"
         ],
-        "without ports nothing is lost"
+        "all addresses without ports"
     );
 }
 
 #[test]
-fn access_addresses_are_external_ones() {
+fn access_addresses_are_external() {
     let access = with(
         json!({ "accessIPv4": "198.51.100.1", "accessIPv6": "2001:DB8::1", "addresses": {}, "metadata": {} }),
     );
@@ -66,7 +66,7 @@ fn access_addresses_are_external_ones() {
 }
 
 #[test]
-fn addresses_in_a_public_network_are_external_and_not_internal() {
+fn addresses_in_a_public_network_are_only_external() {
     let public = networking(|it| it.public = vec!["storage".to_owned()]);
     assert_eq!(
         told(&ports(), &public),
@@ -81,7 +81,7 @@ fn addresses_in_a_public_network_are_external_and_not_internal() {
 }
 
 #[test]
-fn with_internal_networks_named_others_are_left_out() {
+fn other_networks_are_left_out_if_internal_ones_are_set() {
     let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
     assert_eq!(
         told(&ports(), &internal),
@@ -91,13 +91,13 @@ fn with_internal_networks_named_others_are_left_out() {
             "HOSTNAME worker-1.example",
             "EXTERNAL_IP 203.0.113.9"
         ],
-        "floating ones are external in any network"
+        "floating IPs are external in any network"
     );
 }
 
-/// As it is with the Go one, whose first address of a machine in several networks goes by which port is up.
+/// The former cloud controller manager behaves in the same way: without named networks, the first address depends on which port is up.
 #[test]
-fn a_port_that_goes_down_moves_no_address_where_networks_are_named() {
+fn port_status_changes_no_order_if_networks_are_set() {
     let downs = |at: usize| {
         let mut ports = ports();
         ports[at]["status"] = "DOWN".into();
@@ -105,7 +105,7 @@ fn a_port_that_goes_down_moves_no_address_where_networks_are_named() {
     };
     let (storage, nodes) = (downs(0), downs(1));
     let none = networking(|_| ());
-    assert_ne!(told(&storage, &none), told(&ports(), &none), "nobody says which one is meant");
+    assert_ne!(told(&storage, &none), told(&ports(), &none), "no network is configured as the first");
     let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
     assert_eq!(told(&storage, &internal), told(&ports(), &internal));
     let sorted = networking(|it| {
@@ -118,7 +118,7 @@ fn a_port_that_goes_down_moves_no_address_where_networks_are_named() {
 }
 
 #[test]
-fn those_in_the_named_nets_come_first_in_their_order() {
+fn addresses_in_the_sort_order_come_first() {
     let sorted = networking(|it| {
         it.sort_order = ["fd00::/8", "10.0.0.0/16"].map(|net| net.parse().expect("a net")).into();
     });
@@ -135,13 +135,13 @@ fn those_in_the_named_nets_come_first_in_their_order() {
 }
 
 #[test]
-fn ipv6_is_left_out_where_that_is_asked_for() {
+fn ipv6_can_be_disabled() {
     let old = networking(|it| it.ipv6 = Ipv6::LeftOut);
     assert!(told(&ports(), &old).iter().all(|one| !one.contains("fd00")), "{:?}", told(&ports(), &old));
 }
 
 #[test]
-fn each_address_has_its_family_its_network_and_its_rank() {
+fn each_address_has_family_network_and_rank() {
     let machine = read(server(), &ports(), &networking(|_| ()), Form::Plain);
     let told: Vec<_> =
         machine.addresses.iter().map(|one| (one.family, one.network.as_str(), one.primary)).collect();

@@ -1,4 +1,4 @@
-//! Sweeps and look-ups, against a small OpenStack that pages as the services do.
+//! Listings and look-ups, against a small OpenStack that pages as the services do.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ async fn list(
     Collection::<Instance>::list_page(driver, session, cursor, size).await
 }
 
-/// All pages as the runtime reads them, and how many they were.
+/// Reads all pages as the runtime does, and counts them.
 async fn swept(driver: &OpenStackDriver, session: &Session, size: Option<u32>) -> (Vec<Instance>, usize) {
     let (mut items, mut cursor, mut pages, mut places) = (Vec::new(), None, 0, BTreeSet::new());
     loop {
@@ -28,13 +28,13 @@ async fn swept(driver: &OpenStackDriver, session: &Session, size: Option<u32>) -
         items.extend(page.items);
         pages += 1;
         let Some(next) = page.next else { return (items, pages) };
-        assert!(places.insert(next.at().to_owned()), "a place that was there before: {next:?}");
+        assert!(places.insert(next.at().to_owned()), "the same cursor twice: {next:?}");
         cursor = Some(next);
     }
 }
 
 #[tokio::test]
-async fn servers_and_ports_are_joined_across_pages_and_the_last_ones_may_be_empty() {
+async fn servers_and_ports_are_joined_across_pages() {
     let cloud = FakeCloud::start().await;
     cloud.store().servers = (1..=4).map(worker).collect();
     cloud.store().ports =
@@ -58,7 +58,7 @@ async fn servers_and_ports_are_joined_across_pages_and_the_last_ones_may_be_empt
 }
 
 #[tokio::test]
-async fn a_project_without_servers_is_an_empty_listing_of_two_pages() {
+async fn project_without_servers_is_an_empty_listing() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     let (machines, pages) = swept(&driver, &session(&driver), None).await;
@@ -66,20 +66,20 @@ async fn a_project_without_servers_is_an_empty_listing_of_two_pages() {
 }
 
 #[tokio::test]
-async fn a_page_that_fails_is_no_listing() {
+async fn failed_page_fails_the_listing() {
     let cloud = FakeCloud::start().await;
     cloud.store().servers = vec![worker(1)];
     let driver = cloud.driver();
     let session = session(&driver);
     let first = list(&driver, &session, None, None).await.expect("a page");
-    assert_eq!(first.items, [], "not before the ports are known");
+    assert_eq!(first.items, [], "no instance before the ports are known");
     cloud.store().faults.push_back((200, json!({ "message": "maintenance" })));
     let read = list(&driver, &session, first.next.as_ref(), None).await;
     assert_eq!(read.expect_err("no ports").fault, Fault::Nonsense);
 }
 
 #[tokio::test]
-async fn a_look_up_tells_what_a_sweep_tells() {
+async fn look_up_and_listing_return_the_same_instance() {
     let cloud = FakeCloud::start().await;
     cloud.store().servers = (1..=2).map(worker).collect();
     cloud.store().ports = vec![port("s-1", "ACTIVE", &["10.1.0.1"]), port("s-2", "ACTIVE", &["10.1.0.2"])];
@@ -96,7 +96,7 @@ async fn a_look_up_tells_what_a_sweep_tells() {
 }
 
 #[tokio::test]
-async fn only_novas_own_word_is_absence() {
+async fn only_the_error_of_nova_proves_absence() {
     let cloud = FakeCloud::start().await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -119,7 +119,7 @@ async fn only_novas_own_word_is_absence() {
         ),
     ] {
         cloud.store().faults.push_back((status, body));
-        let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not answered");
+        let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not reached");
         assert_eq!(error.fault, wanted, "{error}");
     }
     cloud.store().faults.push_back((200, json!({ "server": worker(2) })));
@@ -128,7 +128,7 @@ async fn only_novas_own_word_is_absence() {
 }
 
 #[tokio::test]
-async fn credentials_that_were_deleted_make_no_machine_gone() {
+async fn deleted_credentials_prove_no_absence() {
     let cloud = FakeCloud::start().await;
     cloud.store().servers = vec![worker(1)];
     let driver = cloud.driver();
@@ -136,6 +136,6 @@ async fn credentials_that_were_deleted_make_no_machine_gone() {
     swept(&driver, &session, None).await;
     cloud.store().tokens.clear();
     cloud.store().deleted = true;
-    let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not answered");
+    let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not reached");
     assert_eq!(error.fault, Fault::Auth, "{error}");
 }

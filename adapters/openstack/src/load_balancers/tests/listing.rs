@@ -1,4 +1,4 @@
-//! The sweep: what it costs, and what it tells. The answers are shaped as Octavia 2.30 and Neutron gave them.
+//! The listing: cost and content. The answers have the format of Octavia 2.30 and Neutron.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ fn id(one: &str) -> Value {
     json!([{ "id": one }])
 }
 
-/// A load balancer of ours with one listener and two members.
-#[expect(clippy::too_many_lines, reason = "what the services tell, to the letter")]
+/// An owned load balancer with one listener and two members.
+#[expect(clippy::too_many_lines, reason = "literal answers of the services")]
 fn balancer(n: usize) -> [(&'static str, Value); 5] {
     let tags = json!([
         "cloudadapter.dev/cluster-id=c-1",
@@ -98,7 +98,7 @@ fn member(address: &str) -> Value {
         "backup": false, "subnet_id": null, "provisioning_status": "ACTIVE", "operating_status": "NO_MONITOR" })
 }
 
-/// A cloud with so many load balancers.
+/// A cloud with this many load balancers.
 async fn cloud(n: usize) -> FakeCloud {
     let cloud = FakeCloud::start().await;
     {
@@ -126,7 +126,7 @@ fn items<'a>(lists: &'a mut BTreeMap<String, (&'static str, Vec<Value>)>, path: 
     &mut lists.get_mut(path).expect("there").1
 }
 
-/// A whole sweep, and how many calls it took.
+/// A whole listing, and the number of its calls.
 async fn sweep(
     cloud: &FakeCloud,
     driver: &OpenStackDriver,
@@ -140,12 +140,12 @@ async fn sweep(
             Some(next) => cursor = Some(next),
             None => return Ok((page.items, cloud.store().requests.len() - before)),
         }
-        assert!(page.items.is_empty(), "nothing is told before it is whole");
+        assert!(page.items.is_empty(), "no load balancer before the last page");
     }
 }
 
 #[tokio::test]
-async fn a_sweep_costs_its_pages_and_members_are_asked_for_once() {
+async fn listing_costs_its_pages_and_one_read_of_members() {
     let cloud = cloud(3).await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -163,11 +163,11 @@ async fn a_sweep_costs_its_pages_and_members_are_asked_for_once() {
             .iter()
             .all(|one| one.contains(&format!("project_id={PROJECT}")))
     );
-    // Changed by somebody, to the second.
+    // Changed by another client, within the resolution of one second.
     items(&mut cloud.store().lists, &format!("{LBAAS}/pools"))[1]["updated_at"] =
         json!("2026-11-21T20:07:00");
     assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 6);
-    // Changed by us, within the second.
+    // Changed by this driver within the same second.
     let step = Step::AddMembers {
         pool: Part::Known("pool-3".to_owned()),
         name: "tcp-80".to_owned(),
@@ -178,7 +178,7 @@ async fn a_sweep_costs_its_pages_and_members_are_asked_for_once() {
 }
 
 #[tokio::test]
-async fn to_wait_for_load_balancers_costs_their_listing_and_that_of_floating_ips() {
+async fn waiting_costs_two_listings() {
     let cloud = cloud(3).await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -192,23 +192,23 @@ async fn to_wait_for_load_balancers_costs_their_listing_and_that_of_floating_ips
     assert_eq!((again == records, calls), (true, 2), "nothing has changed");
     items(&mut cloud.store().lists, FLOATING_IPS).clear();
     let (bare, calls) = sweep(&cloud, &driver, &session).await.expect("listed");
-    assert_eq!((bare == records, calls), (false, 2), "floating IPs are always asked for");
-    // Somebody changes another one.
+    assert_eq!((bare == records, calls), (false, 2), "floating IPs are always listed");
+    // Another client changes another load balancer.
     items(&mut cloud.store().lists, &balancers)[1]["updated_at"] = json!("2026-11-21T20:07:00");
     assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5);
     assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 2);
-    // We change something.
+    // This driver changes a load balancer.
     let step = Step::DeleteFloatingIp { id: "fip-1".to_owned(), address: [203, 0, 113, 1].into() };
     driver.execute(&session, &step).await.map(drop).unwrap_or_default();
     assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5);
-    // It is done.
+    // The change is complete.
     status(0, "ACTIVE");
     assert!(sweep(&cloud, &driver, &session).await.expect("listed").1 >= 5);
-    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5, "nothing is waited for");
+    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5, "no load balancer is pending");
 }
 
 #[tokio::test]
-async fn pages_are_followed_in_each_collection() {
+async fn pages_of_each_collection_are_followed() {
     let cloud = cloud(3).await;
     cloud.store().page = 2;
     let driver = cloud.driver();
@@ -223,7 +223,7 @@ async fn pages_are_followed_in_each_collection() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_little_is_asked() {
+async fn empty_project_costs_few_calls() {
     let cloud = cloud(0).await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -232,7 +232,7 @@ async fn where_nothing_is_little_is_asked() {
 }
 
 #[tokio::test]
-async fn a_load_balancer_is_told_in_the_contracts_words() {
+async fn load_balancer_is_converted_to_the_contract() {
     let cloud = cloud(1).await;
     let driver = cloud.driver();
     let session = session(&driver);
@@ -242,7 +242,7 @@ async fn a_load_balancer_is_told_in_the_contracts_words() {
         (told.state(), told.applied_hash.as_str(), told.backends),
         (LoadBalancerState::Active, "1-aa", 2)
     );
-    assert_eq!(told.owner.as_ref().expect("ours").namespace, "shop");
+    assert_eq!(told.owner.as_ref().expect("an owner").namespace, "shop");
     let ids: Vec<(&str, &str)> = told
         .vendor_ids
         .iter()
@@ -258,12 +258,12 @@ async fn a_load_balancer_is_told_in_the_contracts_words() {
             ("pool/tcp/80", "pool-1")
         ]
     );
-    let created: std::time::SystemTime = told.created_at.expect("told").try_into().expect("a time");
+    let created: std::time::SystemTime = told.created_at.expect("set").try_into().expect("a time");
     assert_eq!(jiff::Timestamp::try_from(created).expect("a time").to_string(), "2026-11-21T20:06:38Z");
 }
 
 #[tokio::test]
-async fn states_are_those_of_the_whole_tree() {
+async fn state_covers_all_parts() {
     for (path, status, wanted) in [
         ("loadbalancers", "PENDING_CREATE", LoadBalancerState::Pending),
         ("loadbalancers", "PENDING_UPDATE", LoadBalancerState::Pending),
@@ -283,7 +283,7 @@ async fn states_are_those_of_the_whole_tree() {
 }
 
 #[tokio::test]
-async fn what_a_load_balancer_has_left_behind_is_told_unless_it_is_kept_or_taken() {
+async fn leftovers_are_listed_unless_kept_or_attached() {
     for (name, change, left) in [
         ("left", json!({ "port_id": null }), 1),
         ("taken", json!({ "port_id": "a machine's" }), 0),
@@ -308,13 +308,13 @@ async fn what_a_load_balancer_has_left_behind_is_told_unless_it_is_kept_or_taken
         assert_eq!(records.len(), left, "{name}");
         for record in records {
             assert_eq!(record.summary.state(), LoadBalancerState::Absent);
-            assert_eq!(record.summary.key.expect("told").owner_uid, "u-1");
+            assert_eq!(record.summary.key.expect("a key").owner_uid, "u-1");
         }
     }
 }
 
 #[tokio::test]
-async fn an_octavia_that_is_too_old_is_named_and_nothing_is_listed() {
+async fn old_octavia_is_refused_with_its_version() {
     let cloud = cloud(1).await;
     items(&mut cloud.store().lists, "/load-balancer/").remove(0);
     let driver = cloud.driver();

@@ -1,4 +1,4 @@
-//! Where load balancers and their floating IPs are put: what is looked for when they are made.
+//! Subnets, networks and floating IPs: what is looked up when load balancers and floating IPs are created.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// A cloud with load balancers, external networks and a machine in a subnet.
+/// A cloud with load balancers, external networks and a server in a subnet.
 async fn cloud() -> (FakeCloud, OpenStackDriver) {
     let cloud = FakeCloud::start().await;
     {
@@ -40,7 +40,7 @@ async fn cloud() -> (FakeCloud, OpenStackDriver) {
 }
 
 #[tokio::test]
-async fn where_nobody_says_a_subnet_that_of_a_node_is_looked_for_once() {
+async fn subnet_of_a_node_is_looked_up_once() {
     let (cloud, driver) = cloud().await;
     let session = session(&driver);
     let make = async |provider_id: &str, at: &str| {
@@ -54,8 +54,8 @@ async fn where_nobody_says_a_subnet_that_of_a_node_is_looked_for_once() {
     }
     assert_eq!(cloud.asked(PORTS).len(), 1);
     for (provider_id, at, why) in [
-        ("openstack:///i-1", "10.0.0.2", "no port of it has its address"),
-        ("aws:///i-1", "10.0.0.1", "it is not of this cloud"),
+        ("openstack:///i-1", "10.0.0.2", "none of its ports has its address"),
+        ("aws:///i-1", "10.0.0.1", "its provider ID is not of this cloud"),
     ] {
         let error = make(provider_id, at).await.expect_err(why);
         assert!(error.message.contains(why) && error.message.contains("--subnet-id"), "{error}");
@@ -84,7 +84,7 @@ async fn made(
 }
 
 #[tokio::test]
-async fn a_pool_is_a_network_or_a_subnet_by_name_or_id() {
+async fn address_pool_is_a_network_or_subnet_by_name_or_id() {
     let (cloud, driver) = cloud().await;
     for (pool, subnet, network, of) in [
         ("public", None, "net-1", Value::Null),
@@ -96,9 +96,9 @@ async fn a_pool_is_a_network_or_a_subnet_by_name_or_id() {
         assert_eq!((&made["floating_network_id"], &made["subnet_id"]), (&json!(network), &of), "{pool}");
     }
     for (pool, subnet, text) in [
-        (Some("dmz"), None, "networks net-2 and net-3 are called dmz: use an ID"),
+        (Some("dmz"), None, "networks net-2 and net-3 are both named dmz: use an ID"),
         (Some("nowhere"), None, "0 external networks or subnets"),
-        (Some("edge"), Some("sub-2"), "is subnet sub-1, and spec.parameters[floating-subnet-id] is sub-2"),
+        (Some("edge"), Some("sub-2"), "is subnet sub-1, but spec.parameters[floating-subnet-id] is sub-2"),
         (None, None, "3 external networks"),
     ] {
         let error = made(&cloud, &driver, (pool, subnet)).await.expect_err(text);
@@ -120,7 +120,7 @@ fn claim() -> Claim {
 }
 
 #[tokio::test]
-async fn one_makes_room_for_another_only_if_that_can_be_had() {
+async fn floating_ip_is_detached_only_if_the_new_one_is_free() {
     let (cloud, driver) = cloud().await;
     let ip = |id: &str, address: &str, port: Value| json!({ "id": id, "floating_ip_address": address, "port_id": port, "description": "" });
     let mut others = ip("another's", "203.0.113.10", Value::Null);
@@ -138,7 +138,7 @@ async fn one_makes_room_for_another_only_if_that_can_be_had() {
     };
     for (reserved, text) in [
         ("203.0.113.9", "the project has no floating IP"),
-        ("203.0.113.8", "is in use at port a machine's"),
+        ("203.0.113.8", "is in use by port a machine's"),
         ("203.0.113.10", "belongs to Service mail/web"),
     ] {
         let error = detach(reserved).await.expect_err(text);
@@ -146,13 +146,13 @@ async fn one_makes_room_for_another_only_if_that_can_be_had() {
         assert_eq!(error.fields, ["spec.requested_addresses"]);
     }
     assert_eq!(cloud.asked("PUT").len(), 0);
-    detach("203.0.113.7").await.expect("it is there, and free");
+    detach("203.0.113.7").await.expect("it exists and is free");
     assert_eq!(cloud.store().bodies.last().expect("sent"), &json!({ "floatingip": { "port_id": null } }));
 }
 
-/// Neutron takes one off another port without a word: so it is told what was seen.
+/// Neutron would detach it from another port without an error: the request therefore contains the revision that was read.
 #[tokio::test]
-async fn of_two_that_ask_for_one_address_the_first_has_it() {
+async fn first_of_two_claims_of_an_address_wins() {
     let (cloud, driver) = cloud().await;
     let ip = json!({ "id": "free", "floating_ip_address": "203.0.113.7", "port_id": null, "description": "", "revision_number": 4 });
     cloud.store().lists.insert("/network/v2.0/floatingips".to_owned(), ("floatingips", vec![ip]));
@@ -163,14 +163,14 @@ async fn of_two_that_ask_for_one_address_the_first_has_it() {
     let sent = &store.bodies.last().expect("sent")["floatingip"];
     assert_eq!(sent["port_id"], "vip");
     let whose =
-        sent["description"].as_str().and_then(Description::read).expect("whose it is, in the same write");
+        sent["description"].as_str().and_then(Description::read).expect("the owner, in the same write");
     assert_eq!(whose.key(), claim().heir.key);
     assert_eq!(store.headers.last().expect("sent")["if-match"], "revision_number=4");
     assert!(store.requests.iter().any(|one| one.contains("fields=revision_number")), "{:?}", store.requests);
 }
 
 #[tokio::test]
-async fn one_from_the_same_pool_by_another_name_stays() {
+async fn floating_ip_stays_if_the_pool_is_the_same() {
     let (cloud, driver) = cloud().await;
     for (id, cidr) in [("sub-1", "203.0.113.0/24"), ("sub-2", "198.51.100.0/24")] {
         let mut store = cloud.store();
@@ -186,19 +186,19 @@ async fn one_from_the_same_pool_by_another_name_stays() {
         ("far", "net-2", false),
         ("public", "", false),
     ] {
-        let description = "whose it is".to_owned();
+        let description = "record of the owner".to_owned();
         let pool_name = Some(pool.to_owned());
         let new = NewFloatingIp { pool: pool_name, floating_network_id: None, subnet_id: None, description };
         let (id, address) = ("ours".to_owned(), address("203.0.113.5"));
         let network_id = network.to_owned();
-        let former = Some(Former { id, address, network_id, description: "of the former".to_owned() });
+        let former = Some(Former { id, address, network_id, description: "record of the former".to_owned() });
         driver.execute(&session, &Step::ReserveFloatingIp { new, former }).await.expect("done");
         let store = cloud.store();
         let sent = &store.bodies.last().expect("sent")["floatingip"];
         let call = store.requests.last().expect("sent");
-        assert_eq!(sent["description"], if stays { "of the former" } else { "whose it is" });
+        assert_eq!(sent["description"], if stays { "record of the former" } else { "record of the owner" });
         assert_eq!(call.starts_with("PUT /network/v2.0/floatingips/ours"), stays, "{pool} {network}");
         assert_eq!(sent["floating_network_id"].is_null(), stays, "{pool} {network}");
-        assert!(sent["port_id"].is_null(), "it is not used yet");
+        assert!(sent["port_id"].is_null(), "unattached");
     }
 }

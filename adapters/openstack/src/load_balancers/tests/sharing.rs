@@ -1,4 +1,4 @@
-//! Writes to load balancers that others use: what is there by then counts, and costs one read.
+//! Writes to load balancers that others use: the current tags count, which costs one read.
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Driver as _, Fault, Inheritance},
@@ -45,7 +45,7 @@ fn owned() -> [&'static str; 2] {
     ["cloudadapter.dev/cluster-id=c-1", "cloudadapter.dev/owner-uid=u-web"]
 }
 
-/// One load balancer, which is somebody's.
+/// One load balancer, with an owner.
 async fn cloud() -> (FakeCloud, OpenStackDriver, Session) {
     let cloud = FakeCloud::start().await;
     let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "tags": owned() });
@@ -62,7 +62,7 @@ fn tags(cloud: &FakeCloud) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
+async fn tags_of_concurrent_writers_are_kept() {
     let (cloud, driver, session) = cloud().await;
     let owners = |hash: &str| Step::CompleteLoadBalancer {
         id: Part::Known("lb-1".to_owned()),
@@ -73,7 +73,7 @@ async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
             .collect(),
     };
     driver.execute(&session, &owners("1-aa")).await.expect("written");
-    // Each was planned when nobody else was there.
+    // Both were planned before the other one's write.
     let (api, shop) = (claim("api"), claim("shop"));
     let both = tokio::join!(driver.execute(&session, &api), driver.execute(&session, &shop));
     assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");
@@ -84,7 +84,7 @@ async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
     assert!(there.contains(&"cloudadapter.dev/hash=1-bb".to_owned()), "{there:?}");
     assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 4, "one read each");
 
-    // Another cluster's adapter, of which this one has heard nothing.
+    // Tags of another cluster's adapter, which this one has not seen.
     let sharer = ["cluster-id=c-2", "owner-name=far"].map(|it| format!("cloudadapter.dev/sharer/u-far/{it}"));
     cloud.store().lists.get_mut(ALL).expect("there").1[0]["tags"] = json!(
         owned().map(str::to_owned).into_iter().chain(sharer).chain(["team=a".to_owned()]).collect::<Vec<_>>()
@@ -97,14 +97,14 @@ async fn whoever_writes_keeps_the_tags_of_those_who_came_meanwhile() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_somebody_else_by_now_is_not_tagged() {
+async fn load_balancer_with_a_new_owner_is_not_tagged() {
     let (cloud, driver, session) = cloud().await;
     let theirs = ["cloudadapter.dev/cluster-id=c-2", "cloudadapter.dev/owner-uid=u-2"];
     for (what, tags, status, done) in [
-        ("nobody's", json!([]), "ACTIVE", true),
-        ("ours, by what is left of the tags", json!(owned()[..1]), "ACTIVE", true),
-        ("another's", json!(theirs), "ACTIVE", false),
-        ("on the way out", json!([]), "PENDING_DELETE", false),
+        ("no owner", json!([]), "ACTIVE", true),
+        ("its own, some tags removed", json!(owned()[..1]), "ACTIVE", true),
+        ("another owner's", json!(theirs), "ACTIVE", false),
+        ("being deleted", json!([]), "PENDING_DELETE", false),
     ] {
         let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": status, "tags": tags });
         cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));
@@ -117,32 +117,32 @@ async fn what_belongs_to_somebody_else_by_now_is_not_tagged() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_goes_by_what_is_so_now() {
+async fn deletion_checks_the_current_users() {
     let (cloud, driver, session) = cloud().await;
     let deletion =
         Step::DeleteLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired("web").key), seen: Vec::new() };
     let leave =
         |name: &str| Step::LeaveLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired(name).key) };
     driver.execute(&session, &claim("api")).await.expect("written");
-    let refused = driver.execute(&session, &deletion).await.expect_err("somebody shares it");
+    let refused = driver.execute(&session, &deletion).await.expect_err("another owner shares it");
     assert_eq!(refused.fault, Fault::Busy);
     assert_eq!(cloud.asked("DELETE").len(), 0);
 
-    driver.execute(&session, &leave("web")).await.expect("the owner goes first");
-    let refused = driver.execute(&session, &leave("api")).await.expect_err("it is the last one");
+    driver.execute(&session, &leave("web")).await.expect("the owner leaves first");
+    let refused = driver.execute(&session, &leave("api")).await.expect_err("it is the last user");
     assert_eq!(refused.fault, Fault::Busy);
     assert_eq!(sharers(&tags(&cloud)).len(), 1);
     let last =
         Step::DeleteLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired("api").key), seen: Vec::new() };
-    // Somebody listens on it of whom nothing is known.
+    // A new listener of an unknown owner.
     let listener = json!({ "id": "new", "loadbalancers": [{ "id": "lb-1" }] });
     cloud.store().lists.insert("/load-balancer/v2/lbaas/listeners".to_owned(), ("listeners", vec![listener]));
-    assert_eq!(driver.execute(&session, &last).await.expect_err("look again").fault, Fault::Busy);
+    assert_eq!(driver.execute(&session, &last).await.expect_err("a listing comes first").fault, Fault::Busy);
     cloud.store().lists.remove("/load-balancer/v2/lbaas/listeners");
     driver.execute(&session, &last).await.expect("deleted");
     assert_eq!(cloud.asked(&format!("DELETE {LB}?cascade=true")).len(), 1);
 
-    // On the way out nobody comes to it any more.
+    // A load balancer that is being deleted accepts no new user.
     let one =
         json!({ "id": "lb-1", "name": "web", "provisioning_status": "PENDING_DELETE", "tags": owned() });
     cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));

@@ -1,11 +1,11 @@
-//! Load balancers that a person made: a Service takes one over by its ID, or shares it.
+//! Load balancers that a user created: a Service adopts one by its ID, or shares it.
 
 use super::{
     shared::{refused, sharer},
     *,
 };
 
-/// A load balancer that a person made, with a listener and a pool.
+/// A load balancer that a user created, with a listener and a pool.
 pub(super) fn by_hand(bench: &mut Bench) {
     let hers = json!({ "id": "hers", "name": "hers", "provisioning_status": "ACTIVE", "vip_port_id": "port-of-hers",
         "vip_address": "10.0.0.77", "tags": ["team=a"] });
@@ -16,7 +16,7 @@ pub(super) fn by_hand(bench: &mut Bench) {
     bench.create_listener("hers", Some(&pool), &listener);
 }
 
-/// The Service goes, step by step.
+/// Deletes the Service, step by step.
 fn release(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     while let Some(step) = bench
         .seen(desired)
@@ -28,9 +28,9 @@ fn release(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     }
 }
 
-/// A person's, which a Service took over by its ID.
+/// A user's load balancer, which a Service has adopted by its ID.
 #[test]
-fn what_was_adopted_is_released_as_it_was() {
+fn adopted_load_balancer_is_released_unchanged() {
     let mut bench = Bench::new();
     by_hand(&mut bench);
     bench.cloud.balancers[0]["tags"] = json!(["team=a", "cloudadapter.dev/adopt=shop"]);
@@ -54,7 +54,7 @@ fn what_was_adopted_is_released_as_it_was() {
 }
 
 #[test]
-fn one_that_a_person_made_stays_as_it_was() {
+fn shared_load_balancer_of_a_user_stays_unchanged() {
     let mut bench = Bench::new();
     by_hand(&mut bench);
     let before = bench.cloud.clone();
@@ -74,9 +74,9 @@ fn one_that_a_person_made_stays_as_it_was() {
     );
 }
 
-/// What a person made stays that person's, with what others were promised about it.
+/// Parts of a user stay the user's, with the consent for others.
 #[test]
-fn what_a_person_made_on_it_stays() {
+fn parts_created_by_a_user_stay() {
     let mut bench = Bench::new();
     by_hand(&mut bench);
     bench.cloud.balancers[0]["tags"] = json!(["cloudadapter.dev/adopt=shop", "cloudadapter.dev/share=ops"]);
@@ -94,7 +94,7 @@ fn what_a_person_made_on_it_stays() {
     assert_eq!((error.fault, error.fields.join(" ").as_str()), (Fault::Invalid, "spec.listeners[1].port"));
     assert!(error.message.contains("listener front"), "{}", error.message);
     assert!(writes.iter().any(|write| write == "create listener tcp/80"), "{writes:?}");
-    assert_eq!(bench.cloud.floating_ips, before.floating_ips, "an internal Service has no use for it");
+    assert_eq!(bench.cloud.floating_ips, before.floating_ips, "an internal Service does not need it");
     let other = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".to_owned()]);
     let (_, error) = bench.copy().refused(&other);
     assert_eq!(error.fields, ["spec.requested_addresses"]);

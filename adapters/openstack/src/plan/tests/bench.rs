@@ -1,4 +1,4 @@
-//! A small Octavia and Neutron in memory: takes what steps send, and lists it as they do.
+//! A small Octavia and Neutron in memory, which execute steps and list the result as the services do.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -22,12 +22,12 @@ use crate::{
 
 pub(super) type Record = LoadBalancerRecord<Detail>;
 
-/// More writes than any plan here has.
+/// More writes than any plan needs here.
 const WRITES_MAX: usize = 60;
 pub(super) const PORT: &str = "port-of-the-vip";
-/// What nobody calls a network.
+/// Name of a pool that does not exist.
 pub(super) const NO_POOL: &str = "dzm";
-/// A network that no router of the nodes leads to.
+/// A network that no router of the nodes reaches.
 pub(super) const FAR: &str = "far";
 
 /// A cloud, and the writes that were made in it.
@@ -36,7 +36,7 @@ pub(super) struct Bench {
     pub(super) options: LoadBalancerOptions,
     pub(super) version: Version,
     pub(super) writes: Vec<String>,
-    /// The last part of the addresses that the next load balancer gets.
+    /// Last part of the addresses of the next load balancer.
     pub(super) next_address: usize,
     made: usize,
 }
@@ -61,16 +61,17 @@ impl Bench {
 
     pub(super) fn observe(&self) -> Option<Record> {
         let mut records = records(&self.cloud);
-        assert!(records.len() <= 1, "a second one: {records:#?}");
+        assert!(records.len() <= 1, "a second load balancer: {records:#?}");
         records.pop().filter(|record| record.summary.state() != LoadBalancerState::Absent)
     }
 
-    /// All that is listed.
+    /// All records of a listing.
     pub(super) fn records(&self) -> Vec<Record> {
         records(&self.cloud)
     }
 
-    /// What the runtime goes by: what is its own, or what it shall share, or what the Go cloud controller manager made for it.
+    /// The record that the runtime chooses: the key's own, the one to share, or the one that the former cloud controller manager created
+    /// for it.
     pub(super) fn seen(&self, desired: &DesiredLoadBalancer) -> Option<Record> {
         let there = |record: &Record| record.summary.state() != LoadBalancerState::Absent;
         let records: Vec<Record> = self.records().into_iter().filter(there).collect();
@@ -87,14 +88,14 @@ impl Bench {
         plan(desired, &writer(), self.seen(desired).as_ref(), &self.site())
     }
 
-    /// The same, where what it shall share is there, and nobody is in the way.
+    /// A plan, if the load balancer to share exists and the plan is possible.
     pub(super) fn plan_if_there(&self, desired: &DesiredLoadBalancer) -> Option<Vec<Step>> {
         let seen = self.seen(desired);
         let there = desired.shares().is_none() || seen.is_some();
         there.then(|| plan(desired, &writer(), seen.as_ref(), &self.site()).ok()).flatten()
     }
 
-    /// Carries out at most `most` first steps; answers whether nothing is left.
+    /// Executes at most `most` first steps; returns whether nothing is left.
     pub(super) fn run(&mut self, desired: &DesiredLoadBalancer, most: usize) -> bool {
         for _ in 0..most {
             match self.plan(desired).expect("possible").first() {
@@ -106,9 +107,9 @@ impl Bench {
         false
     }
 
-    /// Whether the cloud would refuse a step: an address that the project has not, or somebody uses, and a pool that is not there or that
-    /// the router does not reach.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all others are taken")]
+    /// Whether the cloud would refuse a step: an address that the project does not have or that is in use, or a pool that does not exist or
+    /// that the router does not reach.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others are accepted")]
     pub(super) fn refuses(&self, step: &Step) -> bool {
         let is_free = |address: &IpAddr| {
             let mut all = self.cloud.floating_ips.iter();
@@ -130,27 +131,27 @@ impl Bench {
         }
     }
 
-    /// What a floating IP says once it is claimed.
+    /// The record of a floating IP after it has been claimed.
     fn claimed(&self, address: &IpAddr, claim: &Claim) -> Result<Description, String> {
         let mut all = self.cloud.floating_ips.iter();
-        let ip = all.find(|one| one["floating_ip_address"] == address.to_string()).ok_or("not there")?;
+        let ip = all.find(|one| one["floating_ip_address"] == address.to_string()).ok_or("missing")?;
         claim.of_one_that_says(ip["description"].as_str().unwrap_or_default())
     }
 
-    /// The same cloud, to see what would become of it.
+    /// A copy of the cloud, to try changes on.
     pub(super) fn copy(&self) -> Self {
         let (cloud, options) = (self.cloud.clone(), self.options.clone());
         Self { cloud, options, writes: Vec::new(), ..*self }
     }
 
-    /// Converges, checks that the writes are those that the first plan foretold, and answers what is there and the writes.
+    /// Converges, checks that the writes are those of the first plan, and returns the record and the writes.
     #[track_caller]
     pub(super) fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let foretold: Vec<String> =
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
-        assert!(self.run(desired, WRITES_MAX), "does not settle: {:#?}", self.writes);
-        // What was not there yet has an address by now.
+        assert!(self.run(desired, WRITES_MAX), "does not converge: {:#?}", self.writes);
+        // A floating IP that did not exist yet has an address by now.
         let known = |(at, one): (usize, &String)| {
             let written = self.writes.get(at).filter(|written| {
                 let (verb, rest) = one.split_once(" the new floating IP").unwrap_or_default();
@@ -168,7 +169,7 @@ impl Bench {
         (record, self.writes.clone())
     }
 
-    /// Does all that can be done, and answers the writes, and why the rest cannot.
+    /// Executes everything that is possible, and returns the writes and the error for the rest.
     #[track_caller]
     pub(super) fn refused(&mut self, desired: &DesiredLoadBalancer) -> (Vec<String>, VendorError) {
         self.writes.clear();
@@ -178,17 +179,17 @@ impl Bench {
                 Err(error) => return (self.writes.clone(), error),
             }
         }
-        panic!("does not settle: {:#?}", self.writes)
+        panic!("does not converge: {:#?}", self.writes)
     }
 
-    /// Makes it anew in place of this one, which is gone.
+    /// Recreates a deleted load balancer.
     pub(super) fn again(&mut self, desired: &DesiredLoadBalancer, former: &Record) -> Record {
         let steps = plan_again(desired, &writer(), former, &self.site()).expect("possible");
         self.execute(steps.first().expect("a create"));
         self.settled(desired).0
     }
 
-    /// Deletes what is there, and answers the writes.
+    /// Deletes everything, and returns the writes.
     pub(super) fn deleted(&mut self) -> Vec<String> {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
@@ -200,14 +201,14 @@ impl Bench {
         self.writes.clone()
     }
 
-    /// The next step that takes away what is of a key; none if nothing is.
+    /// The next step that deletes objects of a key; `None` if there are none.
     pub(super) fn next_of_removal(&self, desired: &DesiredLoadBalancer) -> Option<Step> {
         let records = self.records();
         let own = records.iter().filter(|record| record.belongs_to(&desired.key) && !record.left);
         own.flat_map(|record| plan_deletion(record, None)).next()
     }
 
-    /// Deletes what is of a key, and answers the writes.
+    /// Deletes the objects of a key, and returns the writes.
     pub(super) fn gone(&mut self, desired: &DesiredLoadBalancer) -> Vec<String> {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
@@ -217,16 +218,16 @@ impl Bench {
         self.writes.clone()
     }
 
-    /// A load balancer that is asked for by itself.
+    /// The answer to a read of one load balancer.
     fn live(&self, id: &str) -> LiveBalancer {
         let mut live = self.cloud.balancers.iter().find(|one| one["id"] == *id).expect("there").clone();
         let own = self.cloud.listeners.iter().filter(|one| one["loadbalancers"][0]["id"] == *id);
         live["listeners"] = own.map(|one| json!({ "id": one["id"] })).collect();
-        serde_json::from_value(live).expect("as it is told")
+        serde_json::from_value(live).expect("a valid answer")
     }
 
-    /// What goes by who uses a load balancer by then: done unless somebody has come, or gone.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all others go by nobody else")]
+    /// Executes a step that depends on the current users; fails if they have changed since the plan.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others do not depend on users")]
     pub(super) fn try_execute(&mut self, step: &Step) -> Result<(), VendorError> {
         match step {
             Step::AdoptLoadBalancer { id, tags }
@@ -259,7 +260,7 @@ impl Bench {
         Ok(())
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm a step")]
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub(super) fn execute(&mut self, step: &Step) {
         if matches!(
             step,
@@ -270,12 +271,12 @@ impl Bench {
                 | Step::ReleaseLoadBalancer { .. }
                 | Step::DeleteLoadBalancer { .. }
         ) {
-            return self.try_execute(step).expect("nobody has come in between");
+            return self.try_execute(step).expect("the users have not changed");
         }
         self.writes.push(step.to_string());
         match step {
-            Step::ChangeRoutes(_) => panic!("no step of a load balancer"),
-            Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("nobody looks after security groups here"),
+            Step::ChangeRoutes(_) => panic!("not a step of a load balancer"),
+            Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("security groups are not managed here"),
             Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
             Step::RenameLoadBalancer { id, name } => {
                 set(&mut self.cloud.balancers, id, &json!({ "name": name }));
@@ -285,7 +286,7 @@ impl Bench {
             | Step::ShareLoadBalancer { .. }
             | Step::LeaveLoadBalancer { .. }
             | Step::ReleaseLoadBalancer { .. }
-            | Step::DeleteLoadBalancer { .. } => panic!("done by now"),
+            | Step::DeleteLoadBalancer { .. } => panic!("executed above"),
             Step::CreateListener { balancer, listener, pool, .. } => {
                 let (balancer, pool) = (balancer.id().expect("there"), pool.id().expect("there"));
                 self.create_listener(balancer, Some(pool), &body(listener));
@@ -328,7 +329,7 @@ impl Bench {
                 let (mut ip, to) = (body(new), body(target.as_ref().expect("there")));
                 assert!(
                     self.cloud.floating_ips.iter().all(|one| one["port_id"] != to["port_id"]),
-                    "a second one"
+                    "a second load balancer"
                 );
                 merge(&mut ip, &to);
                 self.made += 1;
@@ -347,12 +348,12 @@ impl Bench {
                 let (id, to) = (id.id().expect("there"), body(target.as_ref().expect("there")));
                 assert!(
                     self.cloud.floating_ips.iter().all(|one| one["port_id"] != to["port_id"]),
-                    "a second one"
+                    "a second listener"
                 );
                 set(&mut self.cloud.floating_ips, id, &to);
             }
             Step::AttachReserved { address, target, claim } => {
-                let description = self.claimed(address, claim).expect("nobody else's");
+                let description = self.claimed(address, claim).expect("not of another load balancer");
                 let ip = self
                     .cloud
                     .floating_ips
@@ -362,7 +363,7 @@ impl Bench {
                 let to = body(target.as_ref().expect("there"));
                 assert!(
                     self.cloud.floating_ips.iter().all(|one| one["port_id"] != to["port_id"]),
-                    "a second one"
+                    "a second monitor"
                 );
                 set(&mut self.cloud.floating_ips, &id, &to);
                 let description = description.write().expect("short");
@@ -497,12 +498,12 @@ impl Bench {
     }
 }
 
-/// Another one each time.
+/// A new ID for each call.
 fn floating_address(made: usize) -> String {
     format!("203.0.{}.{}", 113 + made / 250, made % 250)
 }
 
-/// The external network that people call so; `dmz` is also known as `the-dmz`.
+/// The external network with this name; `dmz` is also known as `the-dmz`.
 fn network_of(pool: Option<&str>) -> String {
     format!("net-{}", pool.unwrap_or("public").trim_start_matches("the-"))
 }

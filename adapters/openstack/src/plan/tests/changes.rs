@@ -1,9 +1,9 @@
-//! Ports, pools and settings of a load balancer that is there: what changes in place, and what is made anew.
+//! Ports, pools and settings of an existing load balancer: which change in place, and which are recreated.
 
 use super::*;
 
 #[test]
-fn ports_come_before_others_go_and_their_pools_are_complete_before_they_do() {
+fn new_ports_come_before_old_ones_are_deleted() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80), tcp(443)]));
     let (record, writes) = bench.settled(&web([tcp(443), tcp(8080)]));
@@ -23,7 +23,7 @@ fn ports_come_before_others_go_and_their_pools_are_complete_before_they_do() {
 }
 
 #[test]
-fn the_proxy_protocol_comes_with_another_pool_and_without_a_gap() {
+fn proxy_protocol_switches_pools_without_a_gap() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     let proxied = contract::Listener { proxy_protocol: ProxyProtocol::V2.into(), ..tcp(80) };
@@ -34,7 +34,7 @@ fn the_proxy_protocol_comes_with_another_pool_and_without_a_gap() {
             "create pool tcp-80",
             "add or change 2 members of pool tcp-80",
             "create the health monitor of pool tcp-80",
-            "give listener tcp/80 its new pool",
+            "switch listener tcp/80 to its new pool",
             "delete pool tcp-80 (pool-2)",
             "tag load balancer as complete",
         ]
@@ -44,7 +44,7 @@ fn the_proxy_protocol_comes_with_another_pool_and_without_a_gap() {
 }
 
 #[test]
-fn a_listener_that_speaks_otherwise_is_made_anew_and_keeps_a_pool_that_fits() {
+fn listener_with_another_protocol_is_recreated() {
     let mut bench = Bench::new();
     let http = contract::Listener { application: Application::Http.into(), ..tcp(443) };
     let (record, _) = bench.settled(&web([http]));
@@ -66,7 +66,7 @@ fn a_listener_that_speaks_otherwise_is_made_anew_and_keeps_a_pool_that_fits() {
 }
 
 #[test]
-fn settings_of_listeners_pools_and_monitors_change_in_place_and_back() {
+fn settings_change_in_place_and_back() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     let desired = with(web([tcp(80)]), |spec| {
@@ -86,12 +86,12 @@ fn settings_of_listeners_pools_and_monitors_change_in_place_and_back() {
     let (listener, pool) = (&record.detail.listeners[0], &record.detail.pools[0]);
     assert_eq!((listener.timeout_client_data, listener.timeout_member_connect), (Some(90_000), Some(7_000)));
     assert_eq!((listener.timeout_tcp_inspect, listener.connection_limit), (Some(1_000), Some(9)));
-    assert_eq!(listener.allowed_cidrs, ["192.0.2.0/24"], "those of families that nobody has are left out");
+    assert_eq!(listener.allowed_cidrs, ["192.0.2.0/24"], "ranges of absent IP families are left out");
     assert_eq!(pool.pool.lb_algorithm, "LEAST_CONNECTIONS");
     assert_eq!(
         pool.pool.session_persistence.as_ref().expect("sticky").persistence_timeout,
         None,
-        "of UDP alone"
+        "only for UDP"
     );
     assert_eq!(pool.monitor.as_ref().expect("probed").delay, 20);
     let (record, _) = bench.settled(&web([tcp(80)]));
@@ -100,7 +100,7 @@ fn settings_of_listeners_pools_and_monitors_change_in_place_and_back() {
 }
 
 #[test]
-fn a_probe_of_another_kind_comes_after_the_old_one_has_gone() {
+fn monitor_of_another_type_is_recreated() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     let check = |kind: health_check::Kind| {
@@ -128,7 +128,7 @@ fn a_probe_of_another_kind_comes_after_the_old_one_has_gone() {
 }
 
 #[test]
-fn what_nobody_else_tells_is_probed_by_its_own_protocol() {
+fn default_probe_uses_the_protocol_of_the_port() {
     for (listener, port, kind) in [
         (tcp(80), None, "TCP"),
         (udp(53), None, "UDP-CONNECT"),
@@ -144,7 +144,7 @@ fn what_nobody_else_tells_is_probed_by_its_own_protocol() {
 }
 
 #[test]
-fn what_a_person_changed_at_the_vendor_is_put_right_and_what_a_person_made_stays() {
+fn changes_of_a_user_are_reverted_and_additions_stay() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     let (record, _) = bench.settled(&desired);
@@ -166,7 +166,7 @@ fn what_a_person_changed_at_the_vendor_is_put_right_and_what_a_person_made_stays
 }
 
 #[test]
-fn a_port_that_a_person_opened_becomes_ours_with_its_pool_when_it_is_wanted() {
+fn listener_of_a_user_is_taken_over_if_its_port_is_desired() {
     let mut bench = Bench::new();
     let (record, _) = bench.settled(&web([tcp(80)]));
     let id = record.summary.vendor_id;
@@ -179,5 +179,5 @@ fn a_port_that_a_person_opened_becomes_ours_with_its_pool_when_it_is_wanted() {
     let theirs = record.detail.listeners.iter().find(|one| one.name == "mine").expect("stays");
     assert_eq!(theirs.tags, ["theirs", "cloudadapter.dev/owner-uid=u-1"]);
     let (record, _) = bench.settled(&web([tcp(80)]));
-    assert_eq!(record.summary.listeners, ["tcp/80"], "and goes when it is not wanted any more");
+    assert_eq!(record.summary.listeners, ["tcp/80"], "deleted when it is no longer needed");
 }

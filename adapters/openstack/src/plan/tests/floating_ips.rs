@@ -1,4 +1,4 @@
-//! Floating IPs: made, given, kept, and never two.
+//! Floating IPs: created, requested, kept, and never two.
 
 use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, LoadBalancerState, load_balancer_spec::AddressRetention};
@@ -12,7 +12,7 @@ use super::{
 use crate::ownership::Description;
 
 #[test]
-fn a_public_one_costs_one_write_more_and_tells_its_floating_ip_alone() {
+fn public_load_balancer_reports_only_its_floating_ip() {
     let mut bench = Bench::new();
     let desired = public([tcp(80)]);
     bench.run(&desired, 1);
@@ -27,14 +27,14 @@ fn a_public_one_costs_one_write_more_and_tells_its_floating_ip_alone() {
     assert_eq!((writes.len(), writes[1].as_str()), (2, "create a floating IP"));
     let ip = &record.detail.floating_ips[0];
     assert_eq!(addresses(&record), [ip.floating_ip_address.to_string()]);
-    assert_eq!(Description::read(&ip.description).expect("ours").key(), desired.key);
+    assert_eq!(Description::read(&ip.description).expect("a record").key(), desired.key);
     assert_eq!(bench.plan(&desired), Ok(vec![]));
     set(&mut bench.cloud.floating_ips, &ip.id, &json!({ "port_id": null }));
-    assert_eq!(bench.observe().expect("there").summary.applied_hash, "", "taken off by hand");
+    assert_eq!(bench.observe().expect("there").summary.applied_hash, "", "detached by hand");
 }
 
 #[test]
-fn the_address_goes_last_and_what_is_left_of_a_deletion_is_found() {
+fn address_is_deleted_last_and_leftovers_are_found() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     assert_eq!(
@@ -45,20 +45,20 @@ fn the_address_goes_last_and_what_is_left_of_a_deletion_is_found() {
 }
 
 #[test]
-fn one_that_is_made_anew_keeps_its_address() {
+fn recreated_load_balancer_keeps_its_address() {
     let mut bench = Bench::new();
     let desired = public([tcp(80)]);
     let (before, _) = bench.settled(&desired);
     bench.execute(&crate::plan::plan_deletion(&before, None)[0]);
     assert!(bench.run(&desired, 3));
-    let record = bench.observe().expect("anew");
+    let record = bench.observe().expect("recreated");
     assert_eq!(addresses(&record), addresses(&before));
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "no second one");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "not a second one");
 }
 
-/// cpo#2341: as the runtime does it where `recreate` allows it, from the state that Octavia gives up in.
+/// cpo#2341: the runtime does this if `recreate` allows it, for a load balancer in ERROR.
 #[test]
-fn one_in_error_is_made_anew_with_its_addresses() {
+fn load_balancer_in_error_is_recreated_with_its_addresses() {
     let mut bench = Bench::new();
     let desired = public([tcp(80)]);
     bench.settled(&desired);
@@ -66,7 +66,7 @@ fn one_in_error_is_made_anew_with_its_addresses() {
     let broken = bench.observe().expect("there");
     assert_eq!(broken.summary.state(), LoadBalancerState::Error);
     bench.execute(&crate::plan::plan_deletion(&broken, None)[0]);
-    // Others would be next.
+    // Otherwise the next addresses would be used.
     bench.next_address = 10;
     let record = bench.again(&desired, &broken);
     assert_eq!(addresses(&record), addresses(&broken), "the floating IP");
@@ -76,7 +76,7 @@ fn one_in_error_is_made_anew_with_its_addresses() {
 }
 
 #[test]
-fn from_public_to_internal_and_back() {
+fn scheme_changes_to_internal_and_back() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     let (record, writes) = bench.settled(&web([tcp(80)]));
@@ -88,7 +88,7 @@ fn from_public_to_internal_and_back() {
 }
 
 #[test]
-fn another_pool_is_another_address_and_one_that_nobody_had_named_is_none() {
+fn another_pool_is_another_address() {
     let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
@@ -97,26 +97,23 @@ fn another_pool_is_another_address_and_one_that_nobody_had_named_is_none() {
     bench.settled(&from("dmz"));
     let (_, writes) = bench.settled(&from("edge"));
     let swap = [
-        "create a floating IP that is not used yet",
+        "create an unattached floating IP",
         "detach floating IP 203.0.113.5",
         "attach floating IP 203.0.113.6",
         "delete floating IP 203.0.113.5",
         "tag load balancer as complete",
     ];
     assert_eq!(writes, swap);
-    assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"], "from any");
+    assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"], "any pool");
 }
 
 #[test]
-fn another_name_of_the_same_pool_is_the_same_address() {
+fn other_name_of_the_same_pool_keeps_the_address() {
     let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
     let mut bench = Bench::new();
     let (before, _) = bench.settled(&from("dmz"));
     bench.run(&from("the-dmz"), 9);
-    assert_eq!(
-        bench.writes[2..],
-        ["create a floating IP that is not used yet", "tag load balancer as complete"]
-    );
+    assert_eq!(bench.writes[2..], ["create an unattached floating IP", "tag load balancer as complete"]);
     let after = bench.observe().expect("there");
     assert_eq!(addresses(&after), addresses(&before));
     assert_eq!((bench.plan(&from("the-dmz")), bench.cloud.floating_ips.len()), (Ok(vec![]), 1));
@@ -124,7 +121,7 @@ fn another_name_of_the_same_pool_is_the_same_address() {
 }
 
 #[test]
-fn a_wish_that_cannot_be_met_costs_no_address() {
+fn impossible_request_costs_no_address() {
     type Set = fn(&mut LoadBalancerSpec);
     let mistakes = [
         (|spec| spec.requested_addresses = vec!["198.51.100.7".into()]) as Set,
@@ -135,13 +132,13 @@ fn a_wish_that_cannot_be_met_costs_no_address() {
         for mistake in mistakes {
             let mut bench = Bench::new();
             let (before, _) = bench.settled(&wish);
-            // Somebody's, and in use.
+            // Belongs to another user, and is in use.
             reserved(&mut bench, "198.51.100.8");
             set(&mut bench.cloud.floating_ips, "reserved", &json!({ "port_id": "a machine's" }));
             let ips = bench.cloud.floating_ips.clone();
             let wrong = with(wish.clone(), mistake);
             if bench.run(&wrong, 9) {
-                assert_eq!(wrong.spec.address_pool, NO_POOL, "one that nobody had named is from any");
+                assert_eq!(wrong.spec.address_pool, NO_POOL, "an address from an unnamed pool counts as any");
             }
             assert_eq!(bench.cloud.floating_ips, ips);
             let (record, writes) = bench.settled(&wish);
@@ -150,9 +147,9 @@ fn a_wish_that_cannot_be_met_costs_no_address() {
     }
 }
 
-/// Neutron gives one out, and then lets it lead nowhere.
+/// Neutron creates the floating IP, but refuses to attach it.
 #[test]
-fn a_pool_that_the_router_does_not_reach_costs_no_address_and_leaves_none() {
+fn unreachable_pool_costs_no_address() {
     let from = |pool: &str, keep: bool| {
         with(public([tcp(80)]), |spec| {
             spec.address_pool = pool.into();
@@ -167,8 +164,8 @@ fn a_pool_that_the_router_does_not_reach_costs_no_address_and_leaves_none() {
         let there = json!({ "id": "z", "created_at": "2026-01-01T00:00:00Z" });
         set(&mut bench.cloud.floating_ips, "fip-5", &there);
         assert!(!bench.run(&from(FAR, keep), 9), "the router does not reach it");
-        assert_eq!(bench.cloud.floating_ips.len(), 2, "it is given out");
-        // Neither its ID nor its place in the list tells which one has served.
+        assert_eq!(bench.cloud.floating_ips.len(), 2, "it is created");
+        // Neither its ID nor its place in the list shows which one has served.
         set(&mut bench.cloud.floating_ips, "fip-6", &json!({ "created_at": "2026-02-01T00:00:00Z" }));
         bench.cloud.floating_ips.reverse();
         let (after, writes) = bench.settled(&from(back, keep));
@@ -178,7 +175,7 @@ fn a_pool_that_the_router_does_not_reach_costs_no_address_and_leaves_none() {
 }
 
 #[test]
-fn one_that_is_to_be_kept_says_so_once_it_serves() {
+fn kept_address_is_marked_once_it_serves() {
     let from = |pool: &str| {
         with(public([tcp(80)]), |spec| {
             spec.address_pool = pool.into();
@@ -189,10 +186,10 @@ fn one_that_is_to_be_kept_says_so_once_it_serves() {
     bench.settled(&from("dmz"));
     let (record, writes) = bench.settled(&from("edge"));
     let swap = [
-        "create a floating IP that is not used yet",
+        "create an unattached floating IP",
         "detach floating IP 203.0.113.5",
         "attach floating IP 203.0.113.6",
-        "describe floating IP 203.0.113.6 as ours",
+        "describe floating IP 203.0.113.6 as owned by this cluster",
         "tag load balancer as complete",
     ];
     assert_eq!(
@@ -200,12 +197,12 @@ fn one_that_is_to_be_kept_says_so_once_it_serves() {
         (swap.map(str::to_owned).into(), vec!["203.0.113.6".to_owned()])
     );
     bench.deleted();
-    assert_eq!(bench.cloud.floating_ips.len(), 2, "both were to be kept");
+    assert_eq!(bench.cloud.floating_ips.len(), 2, "both are kept");
 }
 
-/// The address that is asked for was there, and went when ours had made room for it.
+/// The requested address existed, and was deleted after the former one was detached for it.
 #[test]
-fn an_address_that_made_room_for_nothing_comes_back() {
+fn detached_address_returns_if_the_new_one_is_gone() {
     let mut bench = Bench::new();
     let (before, _) = bench.settled(&public([tcp(80)]));
     reserved(&mut bench, "198.51.100.7");
@@ -224,26 +221,29 @@ fn reserved(bench: &mut Bench, address: &str) {
 }
 
 #[test]
-fn a_given_one_is_used_and_stays_when_the_load_balancer_goes() {
+fn reserved_address_stays_after_the_deletion() {
     let mut bench = Bench::new();
     reserved(&mut bench, "198.51.100.7");
     let desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".into()]);
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes[1], "attach floating IP 198.51.100.7");
     assert_eq!(addresses(&record), ["198.51.100.7"]);
-    // Whose it is stands on it while it leads nowhere, as it does while the load balancer is recreated.
+    // Its owner is recorded on it while it is unattached, as during a recreation of the load balancer.
     let ours = Description::read(&record.detail.floating_ips[0].description).expect("recorded");
     assert_eq!((ours.key(), ours.asked.as_deref()), (desired.key, Some("mine")));
     assert_eq!(
         bench.deleted(),
-        ["delete load balancer lb-1 with all its parts", "describe floating IP 198.51.100.7 as ours"]
+        [
+            "delete load balancer lb-1 with all its parts",
+            "describe floating IP 198.51.100.7 as owned by this cluster"
+        ]
     );
     assert_eq!(bench.cloud.floating_ips[0]["description"], "mine");
 }
 
-/// A Service of another namespace knows the address of one that is recreated at this moment, of one that is kept, and of a person's.
+/// A Service of another namespace requests an address whose load balancer is being recreated, one that is kept, and a user's.
 #[test]
-fn an_address_of_another_is_never_attached() {
+fn address_of_another_service_is_never_attached() {
     let asks = |namespace: &str, address: &str| {
         let mut desired = with(public([tcp(80)]), |spec| spec.requested_addresses = vec![address.to_owned()]);
         desired.key.owner_uid = format!("u-{namespace}");
@@ -260,7 +260,7 @@ fn an_address_of_another_is_never_attached() {
     let shop = asks("shop", "198.51.100.7");
     let (record, _) = bench.settled(&shop);
     bench.execute(&crate::plan::plan_deletion(&record, None)[0]);
-    assert!(bench.cloud.floating_ips[0]["port_id"].is_null(), "it leads nowhere for a moment");
+    assert!(bench.cloud.floating_ips[0]["port_id"].is_null(), "it is unattached for a moment");
     assert!(refuses(&bench, &asks("evil", "198.51.100.7")));
     assert_eq!(addresses(&bench.again(&shop, &record)), ["198.51.100.7"]);
 
@@ -269,16 +269,16 @@ fn an_address_of_another_is_never_attached() {
     bench.deleted();
     assert!(refuses(&bench, &asks("evil", "203.0.113.5")));
     let mut returns = asks("shop", "203.0.113.5");
-    assert_eq!(addresses(&bench.settled(&returns).0), ["203.0.113.5"], "to the same namespace and name");
+    assert_eq!(addresses(&bench.settled(&returns).0), ["203.0.113.5"], "same namespace and name");
     bench.deleted();
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "it is kept still");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "it stays kept");
     returns.owner.name = "api".to_owned();
     returns.key.owner_uid = "u-api".to_owned();
     assert!(refuses(&bench, &returns), "another name");
 }
 
 #[test]
-fn another_given_one_takes_the_place_of_ours() {
+fn reserved_address_replaces_the_current_one() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     reserved(&mut bench, "198.51.100.7");
@@ -294,24 +294,27 @@ fn another_given_one_takes_the_place_of_ours() {
         (writes, addresses(&record)),
         (swap.map(str::to_owned).into(), vec!["198.51.100.7".to_owned()])
     );
-    // Whoever asks for none in particular keeps the one that is there.
+    // A Service that requests no particular address keeps the current one.
     assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"]);
 }
 
 #[test]
-fn a_kept_one_stays_in_the_project() {
+fn kept_address_stays_in_the_project() {
     let mut bench = Bench::new();
     let desired = with(public([tcp(80)]), |spec| spec.address_retention = AddressRetention::Keep.into());
     bench.settled(&public([tcp(80)]));
     let (_, writes) = bench.settled(&desired);
-    assert_eq!(writes, ["describe floating IP 203.0.113.5 as ours", "tag load balancer as complete"]);
+    assert_eq!(
+        writes,
+        ["describe floating IP 203.0.113.5 as owned by this cluster", "tag load balancer as complete"]
+    );
     assert_eq!(bench.deleted(), ["delete load balancer lb-1 with all its parts"]);
     assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
 }
 
-/// Without a word about it, it stays kept: it was to outlive Services of this name.
+/// Without the annotation it stays kept for later Services of this name.
 #[test]
-fn a_kept_one_that_came_back_goes_once_its_service_says_so() {
+fn reused_kept_address_is_deleted_on_request() {
     let mut bench = Bench::new();
     let keeps = with(public([tcp(80)]), kept);
     bench.settled(&keeps);
@@ -327,7 +330,7 @@ fn a_kept_one_that_came_back_goes_once_its_service_says_so() {
     bench.gone(&goes);
     assert_eq!(bench.cloud.floating_ips.len(), 0);
 
-    // The same once it is there.
+    // The same for an attached floating IP.
     let mut bench = Bench::new();
     bench.settled(&keeps);
     bench.gone(&keeps);
@@ -335,14 +338,19 @@ fn a_kept_one_that_came_back_goes_once_its_service_says_so() {
     again.key.owner_uid = "u-2".to_owned();
     bench.settled(&again);
     let goes = with(again, |spec| spec.address_retention = AddressRetention::Release.into());
-    assert!(bench.settled(&goes).1.contains(&"describe floating IP 203.0.113.5 as ours".to_owned()));
+    assert!(
+        bench
+            .settled(&goes)
+            .1
+            .contains(&"describe floating IP 203.0.113.5 as owned by this cluster".to_owned())
+    );
     bench.gone(&goes);
     assert_eq!(bench.cloud.floating_ips.len(), 0);
 }
 
-/// Each holds a part of the project's quota for ever.
+/// Each kept address uses the project's quota indefinitely.
 #[test]
-fn a_namespace_keeps_as_many_addresses_as_it_may() {
+fn kept_addresses_of_a_namespace_are_limited() {
     let mut bench = Bench::new();
     bench.options.kept_addresses_per_namespace = Some(1);
     let of_another = |mut desired: DesiredLoadBalancer, namespace: &str| {
@@ -356,20 +364,20 @@ fn a_namespace_keeps_as_many_addresses_as_it_may() {
     let (_, error) = bench.refused(&of_another(keeps.clone(), "shop"));
     assert_eq!(error.fields, ["spec.address_retention"]);
     assert!(error.message.contains("namespace shop"), "{error}");
-    let second = bench.seen(&of_another(keeps.clone(), "shop")).expect("it serves all the same");
+    let second = bench.seen(&of_another(keeps.clone(), "shop")).expect("it serves nevertheless");
     assert_eq!(addresses(&second).len(), 1);
     bench.gone(&of_another(keeps.clone(), "shop"));
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "the first one alone is kept");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "only the first one is kept");
     bench.settled(&of_another(keeps.clone(), "mail"));
 
-    // Where there are more than the bound already, each stays kept.
+    // Addresses above a lowered maximum stay kept.
     let mut bench = Bench::new();
     let second = of_another(keeps.clone(), "shop");
     bench.settled(&keeps);
     bench.settled(&second);
     bench.options.kept_addresses_per_namespace = Some(1);
     for one in [&keeps, &second] {
-        assert_eq!(bench.plan(one), Ok(vec![]), "nothing is taken back");
+        assert_eq!(bench.plan(one), Ok(vec![]), "no address loses its mark");
         bench.gone(one);
     }
     assert_eq!(bench.cloud.floating_ips.len(), 2);
@@ -380,15 +388,15 @@ fn kept(spec: &mut LoadBalancerSpec) {
 }
 
 #[test]
-fn one_of_the_go_controller_becomes_ours_and_one_that_leads_elsewhere_is_left_alone() {
+fn address_of_the_former_ccm_is_taken_over() {
     let mut bench = Bench::new();
     let desired = public([tcp(80)]);
     bench.settled(&desired);
     let id = bench.cloud.floating_ips[0]["id"].as_str().expect("text").to_owned();
     let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
     set(&mut bench.cloud.floating_ips, &id, &json!({ "description": go }));
-    assert_eq!(bench.settled(&desired).1, ["describe floating IP 203.0.113.5 as ours"]);
-    // What becomes of it, it becomes as ours.
+    assert_eq!(bench.settled(&desired).1, ["describe floating IP 203.0.113.5 as owned by this cluster"]);
+    // It is changed only after its owner is recorded.
     for (wish, left) in [(web([tcp(80)]), 0), (with(web([tcp(80)]), kept), 1)] {
         let mut bench = Bench::new();
         bench.settled(&desired);
@@ -396,7 +404,7 @@ fn one_of_the_go_controller_becomes_ours_and_one_that_leads_elsewhere_is_left_al
         bench.settled(&wish);
         assert_eq!(bench.cloud.floating_ips.len(), left, "{:?}", bench.writes);
     }
-    // Somebody gave it to a machine.
+    // A user has attached it to a server.
     set(&mut bench.cloud.floating_ips, &id, &json!({ "port_id": "a machine's" }));
     assert_eq!(bench.settled(&desired).1, ["create a floating IP"]);
     bench.deleted();

@@ -1,9 +1,9 @@
-//! A hostile user of one namespace, who knows all IDs, names and addresses of the project, beside Services of others: whatever is
-//! asked for in that namespace, nothing of the others changes, and the others get what they ask for.
+//! A hostile user of one namespace knows all IDs, names and addresses of the project: whatever this user requests, objects of others do
+//! not change, and others get what they request.
 //!
-//! The requests go through the runtime's own checks and decisions; writes are made on the small cloud of `bench`. Every write of the
-//! attacker is compared: what is not of namespace `evil` must be the same before and after. The victims work meanwhile: nodes join,
-//! load balancers break and are recreated, Services are deleted and created again, and the attacker has turns between their writes.
+//! The requests pass the runtime's own checks and decisions; writes are executed on the small cloud of `bench`. Each write of the attacker
+//! is checked: objects outside of namespace `evil` must not change. Between the attacker's writes, nodes join, load balancers break and are
+//! recreated, and Services of the victims are deleted and created again.
 
 mod wishes;
 
@@ -35,22 +35,22 @@ use crate::{
 
 /// The namespace of the attacker.
 const EVIL: &str = "evil";
-/// Worlds, and turns in each. A turn is at most [`CUT`] vendor writes.
+/// Number of worlds, and of turns in each. A turn is at most [`CUT`] vendor writes.
 const WORLDS: u32 = 30;
 const TURNS: usize = 1_350;
 const CUT: u64 = 5;
-/// Requests that the attacker tries at least in each half: 100,000 in both.
+/// Minimum number of requests of the attacker in each half: 100,000 in both.
 const STEPS: usize = 50_000;
-/// Writes after which a victim has what it asks for.
+/// Maximum number of writes until a victim has what it requests.
 const SETTLED: usize = 80;
-/// Writes of the attacker in each half at least: what is refused alone proves little.
+/// Minimum number of the attacker's writes in each half: refusals alone prove little.
 const WRITES: usize = 10_000;
-/// Addresses that a namespace may keep.
+/// Maximum number of addresses that a namespace keeps.
 const KEPT: usize = 2;
-/// Of these on a load balancer that its owner shares with the attacker for a while.
+/// Minimum number of these writes on a load balancer whose owner shares it with the attacker for a while.
 const GUEST_WRITES: usize = 200;
 
-/// What the attacker asks for and no grant allows: none of these words is in any write.
+/// Values that the attacker requests and no grant allows: none of them is in any write.
 const CLOSED: [&str; 5] = [
     "subnet-of-others",
     "members-of-others",
@@ -59,11 +59,11 @@ const CLOSED: [&str; 5] = [
     "certificate-of-others",
 ];
 
-/// A person's floating IP, which is reserved for the victims, and another one, which is reserved for another namespace.
+/// A user's floating IP, which is reserved for the victims, and another one, which is reserved for another namespace.
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
 
-/// A Service and its terms.
+/// A Service and its grants.
 #[derive(Clone)]
 struct Service {
     cluster: &'static str,
@@ -109,17 +109,17 @@ impl Service {
 /// A project with load balancers of several owners.
 struct World {
     bench: Bench,
-    /// What is listed of it, until it changes.
+    /// The listing of this project, cached until it changes.
     listed: RefCell<Option<Rc<[Arc<Record>]>>>,
     driver: OpenStackDriver,
     grants: Grants,
     chance: Chance,
     victims: BTreeMap<&'static str, Service>,
     attackers: Vec<Service>,
-    /// Of all Services that the attacker had.
+    /// Keys of all Services that the attacker had.
     evil: BTreeSet<String>,
     uids: u64,
-    /// What the attacker did.
+    /// Requests and writes of the attacker.
     writes: usize,
     guest_writes: usize,
     tries: usize,
@@ -191,7 +191,7 @@ impl World {
         world
     }
 
-    /// A person makes a listener on the load balancer that is lent, unless it is there.
+    /// Adds a user's listener to the shared load balancer, unless it exists.
     fn person_listens(&mut self) {
         let lent = self.id_of("lent");
         let name = format!("by-a-person-on-{lent}");
@@ -236,19 +236,19 @@ impl World {
         }))
     }
 
-    /// The bench, of which something is changed.
+    /// The bench, to change it.
     fn change(&mut self) -> &mut Bench {
         self.listed.take();
         &mut self.bench
     }
 
-    /// The next write for a request, as the runtime decides it.
+    /// The next write for a request, as the runtime decides.
     fn foretold(&self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
         let records = self.records();
         foretell(&self.driver, &self.grants, (service.cluster, "prod"), request, &records)
     }
 
-    /// Makes the write. Whether the cloud took it: it refuses addresses that are in use, and what somebody changed meanwhile.
+    /// Executes a write. Returns whether the cloud accepted it: it refuses addresses in use, and objects that changed since the plan.
     fn writes(&mut self, step: &Step) -> bool {
         let used = |cloud: &crate::load_balancers::tests::Listings, address: &IpAddr| {
             cloud.balancers.iter().any(|one| one["vip_address"] == address.to_string())
@@ -273,10 +273,10 @@ impl World {
         !bench.refuses(step) && bench.try_execute(step).is_ok()
     }
 
-    /// A victim gets what it asks for, with turns of the attacker between its writes.
+    /// A victim gets what it requests, with turns of the attacker between its writes.
     #[track_caller]
     fn settles(&mut self, name: &str) {
-        self.reaches(name, |service| service.ensure(), "has not what it asks for");
+        self.reaches(name, |service| service.ensure(), "does not have what it requests");
     }
 
     #[track_caller]
@@ -300,7 +300,7 @@ impl World {
         panic!("{name} {otherwise}: {last}\n{}", self.told());
     }
 
-    /// The vendor is done with what it is at.
+    /// Octavia completes its pending changes.
     fn calm_down(&mut self) {
         let is_busy = |one: &Value| one["provisioning_status"] == "PENDING_UPDATE";
         if self.bench.cloud.balancers.iter().any(is_busy) {
@@ -319,7 +319,7 @@ impl World {
         Service::of(wish)
     }
 
-    /// One turn of the attacker: another wish or a deletion of one of its Services, and some of the writes that follow.
+    /// One turn of the attacker: a new request for, or a deletion of, one of its Services, and some of the following writes.
     fn attack(&mut self) {
         let Some(at) = self.chance.of(&[0_usize, 1, 2]) else { return };
         let goes = self.chance.one_in(6);
@@ -356,7 +356,7 @@ impl World {
             );
             assert!(
                 self.guests().is_subset(&guests) || self.is_lent(),
-                "`{step}` of namespace evil uses what is not shared with it any more\n{}",
+                "`{step}` of namespace evil uses a load balancer that is no longer shared with it\n{}",
                 self.told()
             );
             self.guest_writes += usize::from(self.guests() != guests);
@@ -378,7 +378,7 @@ impl World {
                 self.victims.insert(name, service);
             }
             1 if name != "api" => {
-                // It breaks, and the runtime recreates it: for a moment its floating IP leads nowhere.
+                // It breaks, and the runtime recreates it: for a moment its floating IP is unattached.
                 let id = self.id_of(name);
                 if name == "web" || name == "lent" {
                     return;
@@ -416,13 +416,13 @@ impl World {
         if name == "lent" {
             self.person_listens();
         }
-        // An internal one that broke has another address of its own, and one that was created anew; every other keeps what it had.
+        // An internal load balancer has another address after an error or a new creation; all others keep theirs.
         if name != "db" && name != "lent" {
-            assert_eq!(self.addresses_of(name), before, "{name}: its address is another\n{}", self.told());
+            assert_eq!(self.addresses_of(name), before, "{name}: its address changed\n{}", self.told());
         }
     }
 
-    /// All that is not of namespace `evil`: load balancers with their parts, and floating IPs.
+    /// All objects outside of namespace `evil`: load balancers with their parts, and floating IPs.
     fn of_others(&self) -> Vec<Value> {
         let (cloud, lent) = (&self.bench.cloud, self.id_of("lent"));
         let tag = format!("cloudadapter.dev/owner-namespace={EVIL}");
@@ -447,7 +447,7 @@ impl World {
         balancers.chain(parts).chain(members).collect()
     }
 
-    /// Whether the owner of `lent` shares it with the attacker, as the cloud has it.
+    /// Whether the owner of `lent` shares it with the attacker, according to the cloud.
     fn is_lent(&self) -> bool {
         let id = self.id_of("lent");
         let tag = json!(format!("cloudadapter.dev/share={EVIL}"));
@@ -455,7 +455,7 @@ impl World {
         lent.and_then(|one| one["tags"].as_array()).is_some_and(|tags| tags.contains(&tag))
     }
 
-    /// Whether a listener or pool is the attacker's on `lent`.
+    /// Whether a listener or pool on `lent` belongs to the attacker.
     fn is_guest(&self, lent: &str, part: &Value) -> bool {
         part["loadbalancers"][0]["id"] == lent
             && self.evil.iter().any(|uid| {
@@ -464,7 +464,7 @@ impl World {
             })
     }
 
-    /// What the attacker has on `lent`: listeners, and pools with their members.
+    /// The attacker's parts of `lent`: listeners, and pools with their members.
     fn guests(&self) -> BTreeSet<String> {
         let cloud = &self.bench.cloud;
         let lent = self.id_of("lent");
@@ -473,7 +473,7 @@ impl World {
         parts.map(|one| format!("{one} {:?}", members(one))).collect()
     }
 
-    /// A load balancer, of `lent` without what the attacker says of itself there, and without how Octavia counts the parts.
+    /// A load balancer; `lent` without the attacker's tags, and without fields that count parts.
     fn without_guests(&self, lent: &str, balancer: &Value) -> Value {
         let mut balancer = balancer.clone();
         if balancer["id"] == lent {
@@ -498,7 +498,7 @@ impl World {
     fn told(&self) -> String {
         let last: Vec<&str> = self.log.iter().rev().take(12).rev().map(String::as_str).collect();
         format!(
-            "{:?}, after {} writes of the attacker; the last:\n{}",
+            "{:?}, after {} writes of the attacker; the last ones:\n{}",
             self.chance,
             self.writes,
             last.join("\n")
@@ -512,7 +512,7 @@ fn named(namespace: &str, name: &str, mut wish: DesiredLoadBalancer) -> DesiredL
     wish
 }
 
-/// An internal one with an address of its choice.
+/// An internal load balancer with a requested address.
 fn web_with_address(address: &str) -> DesiredLoadBalancer {
     with(web([tcp(5432)]), |spec| spec.requested_addresses = vec![address.to_owned()])
 }
@@ -521,7 +521,7 @@ fn shown(all: &[Value]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Plays in worlds of its own, and answers how often the attacker tried.
+/// Plays in several worlds, and returns the number of the attacker's requests.
 async fn played(first: u32) {
     let cloud = FakeCloud::start().await;
     let (mut writes, mut guest_writes, mut tries) = (0, 0, 0);
@@ -544,18 +544,18 @@ async fn played(first: u32) {
         guest_writes += world.guest_writes;
         tries += world.tries;
     }
-    let counted = format!("{tries} tries of the attacker, {writes} writes, {guest_writes} as a guest");
+    let counted = format!("{tries} requests of the attacker, {writes} writes, {guest_writes} as a guest");
     println!("{counted}");
     assert!(tries >= STEPS && writes >= WRITES && guest_writes >= GUEST_WRITES, "{counted}");
 }
 
 #[tokio::test]
-async fn a_hostile_namespace_changes_nothing_of_others() {
+async fn hostile_namespace_changes_no_objects_of_others() {
     played(0).await;
 }
 
-/// Half of the worlds, so that two processors play at once.
+/// Half of the worlds, so that the halves run on two processors.
 #[tokio::test]
-async fn a_hostile_namespace_changes_nothing_of_others_either() {
+async fn hostile_namespace_changes_no_objects_of_others_second_half() {
     played(1).await;
 }

@@ -1,8 +1,8 @@
-//! Load balancers of the Go cloud controller manager.
+//! Load balancers of the former cloud controller manager.
 
 use super::*;
 
-/// The Go cloud controller manager's load balancer for `shop/web`, as it was with these ports.
+/// The load balancer of the former cloud controller manager for `shop/web`, with these ports.
 fn of_go(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     bench.settled(desired);
     set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": GO, "tags": [GO] }));
@@ -20,14 +20,14 @@ fn of_go(bench: &mut Bench, desired: &DesiredLoadBalancer) {
 }
 
 #[test]
-fn one_of_the_go_controller_is_taken_over_with_its_parts() {
+fn load_balancer_of_the_former_ccm_is_taken_over() {
     let mut bench = Bench::new();
     of_go(&mut bench, &web([tcp(80), tcp(443)]));
     let (record, writes) = bench.settled(&web([tcp(80)]));
     assert_eq!(
         writes,
         [
-            "tag load balancer lb-1 as ours",
+            "tag load balancer lb-1 as owned by this cluster",
             "update pool pool_0_kube_service_prod_shop_web",
             "update listener tcp/80",
             "delete listener tcp/443",
@@ -38,12 +38,12 @@ fn one_of_the_go_controller_is_taken_over_with_its_parts() {
     assert!(record.detail.balancer.expect("there").tags.contains(&GO.to_owned()), "the tags of others stay");
     let (record, _) = bench.settled(&web([tcp(80), tcp(8080)]));
     let takes_back = |one: &Listener| one.tags.contains(&GO.to_owned());
-    assert!(record.detail.listeners.iter().all(takes_back), "it could go back");
+    assert!(record.detail.listeners.iter().all(takes_back), "a rollback is possible");
 }
 
-/// Of the Go controller's annotations some count when a load balancer is made only, and nobody saw when they were changed later.
+/// Some annotations of the former controller only apply to a new load balancer, so that later changes had no effect.
 #[test]
-fn one_of_the_go_controller_follows_the_nodes_though_it_was_made_otherwise() {
+fn taken_over_load_balancer_follows_the_nodes() {
     let mut bench = Bench::new();
     of_go(&mut bench, &web([tcp(80)]));
     let mut desired = with(web([tcp(80)]), |spec| spec.size = "big".to_owned());
@@ -52,7 +52,7 @@ fn one_of_the_go_controller_follows_the_nodes_though_it_was_made_otherwise() {
     assert_eq!(
         writes,
         [
-            "tag load balancer lb-1 as ours",
+            "tag load balancer lb-1 as owned by this cluster",
             "set the 2 members of pool pool_0_kube_service_prod_shop_web",
             "update pool pool_0_kube_service_prod_shop_web",
             "update listener tcp/80",
@@ -60,11 +60,11 @@ fn one_of_the_go_controller_follows_the_nodes_though_it_was_made_otherwise() {
     );
     assert_eq!((error.fault, error.fields), (Fault::Immutable, vec!["spec.size".to_owned()]));
     let there = bench.observe().expect("there");
-    assert_eq!(there.summary.key, Some(desired.key.clone()), "its deletion takes it along");
+    assert_eq!(there.summary.key, Some(desired.key.clone()), "is deleted with it");
 }
 
 #[test]
-fn a_name_of_the_go_controller_stays_and_any_other_follows_the_wish() {
+fn name_of_the_former_ccm_stays() {
     let named = |name: &str| with(web([tcp(80)]), |spec| spec.name = name.to_owned());
     let mut bench = Bench::new();
     of_go(&mut bench, &web([tcp(80)]));
@@ -80,26 +80,29 @@ fn a_name_of_the_go_controller_stays_and_any_other_follows_the_wish() {
         bench.settled(&DesiredLoadBalancer { hash: web([tcp(80)]).hash, ..named("front") });
     assert_eq!(
         (record.summary.name.as_str(), writes),
-        ("front", vec!["call load balancer lb-1 front".to_owned()])
+        ("front", vec!["rename load balancer lb-1 to front".to_owned()])
     );
 }
 
-/// With the template `kube_service_{cluster}_{namespace}_{service}` it could go back.
+/// With the template `kube_service_{cluster}_{namespace}_{service}` a rollback is possible.
 #[test]
-fn one_that_is_called_as_the_go_controller_calls_them_is_found_by_it() {
+fn former_ccm_finds_load_balancers_with_its_names() {
     let mut bench = Bench::new();
     let desired = with(web([tcp(80)]), |spec| spec.name = GO.to_owned());
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes, [format!("create load balancer {GO} with 1 listeners")]);
     let takes_back = |one: &Listener| one.tags.contains(&GO.to_owned());
-    assert!(record.detail.listeners.iter().all(takes_back), "it would not take its port back without");
-    assert_eq!(record.summary.key, Some(desired.key.clone()), "and it is ours, not its");
+    assert!(
+        record.detail.listeners.iter().all(takes_back),
+        "the former controller needs it to recognise the listener"
+    );
+    assert_eq!(record.summary.key, Some(desired.key.clone()), "has the owner tag");
     let (record, writes) = bench.settled(&with(desired, |spec| spec.listeners.push(tcp(443))));
     assert!(record.detail.listeners.iter().all(takes_back), "{writes:?}");
 }
 
 #[test]
-fn one_of_the_go_controller_that_is_public_keeps_its_address() {
+fn taken_over_load_balancer_keeps_its_address() {
     let mut bench = Bench::new();
     let desired = public([tcp(80)]);
     of_go(&mut bench, &desired);
@@ -108,10 +111,10 @@ fn one_of_the_go_controller_that_is_public_keeps_its_address() {
     assert_eq!(
         writes,
         [
-            "tag load balancer lb-1 as ours",
+            "tag load balancer lb-1 as owned by this cluster",
             "update pool pool_0_kube_service_prod_shop_web",
             "update listener tcp/80",
-            "describe floating IP 203.0.113.5 as ours",
+            "describe floating IP 203.0.113.5 as owned by this cluster",
             "tag load balancer as complete",
         ]
     );
@@ -119,20 +122,20 @@ fn one_of_the_go_controller_that_is_public_keeps_its_address() {
 }
 
 #[test]
-fn one_of_the_go_controller_that_was_not_taken_over_goes_with_its_address() {
+fn former_load_balancer_is_deleted_with_its_address() {
     let mut bench = Bench::new();
     of_go(&mut bench, &public([tcp(80)]));
     assert_eq!(
         bench.deleted(),
         ["delete floating IP 203.0.113.5", "delete load balancer lb-1 with all its parts"],
-        "the other way round nobody would find the address"
+        "in the reverse order the address would be lost"
     );
     assert!(bench.cloud.floating_ips.is_empty());
 }
 
-/// As the Go one delivers: `create-monitor` is off.
+/// The default of the former cloud controller manager: `create-monitor` is off.
 #[test]
-fn one_of_the_go_controller_without_probes_gets_them_unless_nobody_wants_any() {
+fn taken_over_load_balancer_gets_health_checks() {
     let take_over = |ports: &[contract::Listener], kind: health_check::Kind| {
         let mut bench = Bench::new();
         of_go(&mut bench, &public(ports.to_vec()));
@@ -140,7 +143,7 @@ fn one_of_the_go_controller_without_probes_gets_them_unless_nobody_wants_any() {
         let check = HealthCheck { kind: kind.into(), ..HealthCheck::default() };
         bench.settled(&with(public(ports.to_vec()), |spec| spec.health_check = Some(check))).1
     };
-    // Two for its tags, two a port, one for its floating IP.
+    // Two writes for tags, two for each port, one for the floating IP.
     assert_eq!(take_over(&[tcp(80)], health_check::Kind::None).len(), 2 + 2 + 1);
     let (two, probed) = ([tcp(80), tcp(443)], health_check::Kind::Tcp);
     assert_eq!(take_over(&two, health_check::Kind::None).len(), 2 + 2 * 2 + 1);
@@ -150,15 +153,15 @@ fn one_of_the_go_controller_without_probes_gets_them_unless_nobody_wants_any() {
     assert_eq!(creates.count(), 2, "{writes:?}");
 }
 
-/// A cluster that can have both families takes over what has one, as long as nobody asks for the other.
+/// A cluster that supports both IP families takes over a load balancer with one, unless the Service requests the other.
 #[test]
-fn one_of_one_family_is_taken_over_where_there_could_be_two() {
+fn single_stack_load_balancer_is_taken_over() {
     let mut bench = Bench::new();
     bench.options.ipv6_subnet_id = None;
     of_go(&mut bench, &web([tcp(80)]));
     bench.options.ipv6_subnet_id = Some("subnet-6".to_owned());
     let both = with(web([tcp(80)]), |spec| spec.ip_families.push(contract::IpFamily::Ipv6.into()));
-    let error = bench.plan(&both).expect_err("it has one");
+    let error = bench.plan(&both).expect_err("it has only one");
     assert_eq!(
         (error.fault, error.fields.as_slice()),
         (Fault::Immutable, &["spec.ip_families".to_owned()][..])

@@ -1,4 +1,4 @@
-//! Security groups: from the sweep to the writes, on services that keep what they are told.
+//! Security groups: from the listing to the writes, on services that store what is written.
 
 use cloud_adapter::{
     driver::{Collection, Driver as _, LoadBalancerRecord},
@@ -20,7 +20,7 @@ use crate::{
 
 const LBAAS: &str = "/load-balancer/v2/lbaas";
 
-/// Services with three machines, and the load balancers of benches.
+/// Services with three servers, and the load balancers of benches.
 struct Cloud {
     cloud: FakeCloud,
     driver: OpenStackDriver,
@@ -62,7 +62,7 @@ impl Cloud {
         this
     }
 
-    /// Octavia lists what the benches have.
+    /// Lists the load balancers of the benches in Octavia.
     fn show(&self, benches: &[&Bench]) {
         let mut store = self.cloud.store();
         let all =
@@ -112,7 +112,7 @@ impl Cloud {
         records.into_iter().find(|one| one.summary.key.as_ref() == Some(&of.key)).expect("listed")
     }
 
-    /// Lets it through, and tells the calls that it took; none if it is through.
+    /// Grants access, and returns the calls that this took; none if there is access already.
     async fn opened(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
         let record = self.record(desired).await;
         let steps = self.driver.plan(desired, &writer(), Some(&record)).expect("possible");
@@ -122,24 +122,27 @@ impl Cloud {
         let members = at(|one| matches!(one, Step::SetMembers { .. } | Step::AddMembers { .. }));
         assert!(
             open.is_none_or(|open| members.is_none_or(|members| open < members)),
-            "who is sent gets through"
+            "access comes before members"
         );
-        assert!(close.is_none_or(|close| members.is_none_or(|members| close > members)), "as long as it is");
+        assert!(
+            close.is_none_or(|close| members.is_none_or(|members| close > members)),
+            "access stays until members are gone"
+        );
         let mut calls = self.done(open.map(|at| &steps[at])).await;
         calls.extend(self.done(close.map(|at| &steps[at])).await);
         calls
     }
 
-    /// The same with what it leaves.
+    /// Revokes access, and returns the calls that this took.
     async fn closed(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
         let record = self.record(desired).await;
         let steps = self.driver.plan_deletion(&record);
         let close = steps.iter().position(|step| matches!(step, Step::CloseNodes(_)));
-        assert!(close.is_none_or(|at| at == 0), "as long as it is there it tells whose they are: {steps:?}");
+        assert!(close.is_none_or(|at| at == 0), "access is revoked before the owner is unknown: {steps:?}");
         self.done(close.map(|at| &steps[at])).await
     }
 
-    /// Changes the group of the cluster by hand.
+    /// Changes the rules of the cluster's group by hand.
     fn by_hand(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let mut store = self.cloud.store();
         let groups = &mut store.lists.get_mut(GROUPS).expect("there").1;
@@ -160,7 +163,7 @@ impl Cloud {
             .collect()
     }
 
-    /// What the group of the cluster lets in; `None` if there is none.
+    /// The rules of the cluster's group; `None` without a group.
     fn rules(&self) -> Option<Vec<String>> {
         let store = self.cloud.store();
         let ours = group_description("c-1");
@@ -187,7 +190,7 @@ fn other() -> (Bench, DesiredLoadBalancer) {
 
 fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     let mut bench = Bench::new();
-    // The IDs of the first are taken.
+    // The IDs of the first load balancer are taken.
     bench.settled(&web([tcp(80)]));
     bench.deleted();
     shop.key.owner_uid = "u-2".to_owned();
@@ -195,7 +198,7 @@ fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     (bench, shop)
 }
 
-/// The same with a health check at kube-proxy's port.
+/// The same Service with a health check at kube-proxy's port.
 fn probed(desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
     with(desired, |spec| {
         spec.health_check = Some(HealthCheck { port: Some(10256), ..HealthCheck::default() });
@@ -208,7 +211,7 @@ fn grown(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
 }
 
 #[tokio::test]
-async fn load_balancers_share_a_group_and_the_last_one_leaves_nothing() {
+async fn load_balancers_share_a_group_until_the_last_is_deleted() {
     let (mut first, (second, shop)) = (Bench::new(), other());
     let desired = web([tcp(80), udp(53)]);
     first.settled(&desired);
@@ -231,7 +234,7 @@ async fn load_balancers_share_a_group_and_the_last_one_leaves_nothing() {
     ];
     assert_eq!(calls, wanted);
     let if_match = cloud.cloud.store().headers.last().expect("sent").get("if-match").cloned();
-    assert_eq!(if_match.expect("of the revision that was read"), "revision_number=7");
+    assert_eq!(if_match.expect("the revision that was read"), "revision_number=7");
     let lets_in = ["tcp 30080 10.0.0.0/24", "udp 30053 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), lets_in);
     assert_eq!(cloud.groups("p-2"), json!(["default", "mine", "group-2"]));
@@ -241,10 +244,10 @@ async fn load_balancers_share_a_group_and_the_last_one_leaves_nothing() {
     let asked = cloud.cloud.store().requests.len() - asked;
     assert_eq!(asked, 5 + 2, "Octavia's four and floating IPs; groups and ports");
 
-    // Another Service costs its rules alone, a node that joins one write, and one without port security none.
+    // Another Service only costs its rules, a new node one write, and a node without port security none.
     assert_eq!(cloud.opened(&shop).await, [list, "POST security-group-rules"]);
     assert_eq!(cloud.opened(&grown(desired.clone())).await, [list, "GET ports", "PUT ports/p-3"]);
-    assert_eq!(cloud.opened(&grown(shop.clone())).await, [""; 0], "the others find it there");
+    assert_eq!(cloud.opened(&grown(shop.clone())).await, [""; 0], "already done for the first Service");
 
     let calls = cloud.closed(&desired).await;
     assert_eq!((calls.len(), calls.first().map(String::as_str)), (3, Some(list)));
@@ -259,22 +262,22 @@ async fn load_balancers_share_a_group_and_the_last_one_leaves_nothing() {
         put("p-3"),
         "DELETE security-groups/group-2".to_owned(),
     ];
-    assert_eq!(calls, end, "the rules go with the group");
+    assert_eq!(calls, end, "the rules are deleted with the group");
     assert_eq!(cloud.rules(), None);
     for (port, was) in cloud.cloud.store().ports.iter().zip(&before) {
         assert_eq!(port["security_groups"], was["security_groups"], "of {}", port["id"]);
     }
-    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "another cluster's");
+    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "of another cluster");
 }
 
 #[tokio::test]
-async fn rules_follow_the_ports_and_what_others_put_into_the_group_stays() {
+async fn rules_follow_the_ports_and_foreign_rules_stay() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
     let cloud = Cloud::with(&[&bench]).await;
     cloud.opened(&desired).await;
-    // A person's, and of a load balancer that is gone one that is needed still, and another.
+    // A user's rule, and two rules of a deleted load balancer, of which one is still needed.
     cloud.by_hand(|rules| {
         rules.push(json!({ "id": "hers", "direction": "ingress", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22 }));
         rules[0]["description"] = json!(rule_description("gone", "u-9"));
@@ -288,14 +291,14 @@ async fn rules_follow_the_ports_and_what_others_put_into_the_group_stays() {
     let rules = cloud.rules().expect("a group");
     assert_eq!(rules, ["tcp 10256 10.0.0.0/24", "tcp 22 null", "tcp 30443 10.0.0.0/24"]);
     cloud.by_hand(|rules| rules.retain(|one| one["port_range_min"] != 30443));
-    assert_eq!(cloud.opened(&probed).await.len(), 2, "it was taken away by hand");
+    assert_eq!(cloud.opened(&probed).await.len(), 2, "it was deleted by hand");
     cloud.closed(&probed).await;
-    assert_eq!(cloud.rules().expect("it is not ours alone"), ["tcp 22 null"]);
+    assert_eq!(cloud.rules().expect("a user's rule is in it"), ["tcp 22 null"]);
     assert_eq!(cloud.closed(&probed).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn a_provider_that_passes_clients_on_lets_everybody_in_and_a_subnet_that_nobody_sees_is_named() {
+async fn ovn_allows_all_clients_and_hidden_subnet_is_reported() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -307,13 +310,13 @@ async fn a_provider_that_passes_clients_on_lets_everybody_in_and_a_subnet_that_n
     };
     let error = plan(&desired).await.expect_err("unknown");
     assert!(error.fault == Fault::Invalid && error.message.contains("subnet-4"), "{error}");
-    let steps = plan(&grown(desired.clone())).await.expect("all else comes first");
+    let steps = plan(&grown(desired.clone())).await.expect("everything else comes first");
     assert_eq!(
         steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["add or change 2 members of pool tcp-80"]
     );
-    assert_eq!(cloud.rules(), None, "nothing is made");
-    // Somebody shows it.
+    assert_eq!(cloud.rules(), None, "nothing is created");
+    // The subnet becomes visible.
     let subnet = json!({ "id": "subnet-4", "cidr": "10.0.0.0/24" });
     cloud.cloud.store().lists.get_mut("/network/v2.0/subnets").expect("there").1.push(subnet);
     cloud.opened(&desired).await;
@@ -330,9 +333,9 @@ async fn a_provider_that_passes_clients_on_lets_everybody_in_and_a_subnet_that_n
     assert_eq!(ovn.rules().expect("a group"), ["tcp 30080 0.0.0.0/0"]);
 }
 
-/// It has its address in a network of somebody else's, and reaches the members from their own.
+/// Its VIP is in the network of another tenant, and it reaches the members through their own subnet.
 #[tokio::test]
-async fn a_subnet_that_nobody_sees_holds_nothing_up_where_members_are_reached_by_theirs() {
+async fn hidden_vip_subnet_is_skipped_with_member_subnets() {
     let mut bench = Bench::new();
     bench.options.member_subnet_id = Some("subnet-of-nodes".to_owned());
     let desired = web([tcp(80)]);
@@ -352,7 +355,7 @@ async fn a_subnet_that_nobody_sees_holds_nothing_up_where_members_are_reached_by
     assert_eq!(
         cloud.cloud.asked("GET /network/v2.0/subnets").len(),
         1,
-        "that it is not shown is known by now"
+        "it is known that the other is not visible"
     );
 
     let more = grown(desired);
@@ -366,7 +369,7 @@ async fn a_subnet_that_nobody_sees_holds_nothing_up_where_members_are_reached_by
 }
 
 #[tokio::test]
-async fn of_two_subnets_the_one_that_is_shown_is_let_in_and_the_other_named() {
+async fn visible_subnet_gets_access_and_hidden_one_is_reported() {
     let mut bench = Bench::new();
     let desired = with(web([tcp(80)]), |spec| spec.ip_families.push(contract::IpFamily::Ipv6.into()));
     bench.settled(&desired);
@@ -375,12 +378,12 @@ async fn of_two_subnets_the_one_that_is_shown_is_let_in_and_the_other_named() {
     assert_eq!(cloud.rules().expect("a group"), ["tcp 30080 10.0.0.0/24"]);
     assert_eq!(cloud.groups("p-1"), json!(["default", "group-2"]));
     let record = cloud.record(&desired).await;
-    let error = cloud.driver.plan(&desired, &writer(), Some(&record)).expect_err("not all");
+    let error = cloud.driver.plan(&desired, &writer(), Some(&record)).expect_err("one is not visible");
     assert!(error.message.contains("subnet-6"), "{error}");
 }
 
 #[tokio::test]
-async fn a_group_that_somebody_renamed_is_still_the_clusters() {
+async fn renamed_group_is_recognised() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -392,40 +395,40 @@ async fn a_group_that_somebody_renamed_is_still_the_clusters() {
     let more = with(grown(desired), |spec| spec.listeners.push(tcp(443)));
     let calls = cloud.opened(&more).await;
     assert_eq!(calls, ["GET security-groups", "POST security-group-rules", "GET ports", "PUT ports/p-3"]);
-    assert_eq!(cloud.opened(&more).await, [""; 0], "it settles");
+    assert_eq!(cloud.opened(&more).await, [""; 0], "it converges");
     cloud.closed(&more).await;
     assert_eq!(cloud.rules(), None);
     assert_eq!(cloud.closed(&more).await, [""; 0]);
-    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "another cluster's");
+    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "of another cluster");
 }
 
 #[tokio::test]
-async fn a_rule_that_several_load_balancers_need_stays_until_none_does() {
+async fn shared_rule_stays_until_no_longer_needed() {
     let (mut first, (second, shop)) = (Bench::new(), other_of(probed(web([tcp(81)]))));
     let desired = probed(web([tcp(443)]));
     first.settled(&desired);
     let cloud = Cloud::with(&[&first]).await;
     cloud.opened(&desired).await;
     assert_eq!(cloud.rules().expect("a group"), ["tcp 10256 10.0.0.0/24", "tcp 30443 10.0.0.0/24"]);
-    // This one was planned when nobody else was there.
+    // Planned before the other load balancer existed.
     let early = cloud.driver.plan_deletion(&cloud.record(&desired).await);
 
     cloud.show(&[&first, &second]);
     assert_eq!(cloud.opened(&shop).await, ["GET security-groups", "POST security-group-rules"]);
-    assert_eq!(cloud.opened(&web([tcp(443)])).await, [""; 0], "it needs no probe, and the other one does");
+    assert_eq!(cloud.opened(&web([tcp(443)])).await, [""; 0], "it needs no probe, but the other one does");
     let early = early.iter().find(|step| matches!(step, Step::CloseNodes(_)));
     cloud.done(early).await;
     let of_shop = ["tcp 10256 10.0.0.0/24", "tcp 30081 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), of_shop);
     assert_eq!(cloud.closed(&desired).await, [""; 0]);
     cloud.show(&[&second]);
-    assert_eq!(cloud.opened(&shop).await, [""; 0], "it is through, by the rule of one that is gone");
+    assert_eq!(cloud.opened(&shop).await, [""; 0], "the rule of the deleted one gives access");
     cloud.closed(&shop).await;
     assert_eq!(cloud.rules(), None);
 }
 
 #[tokio::test]
-async fn of_what_has_no_mark_only_what_came_with_the_group_is_taken_off() {
+async fn only_initial_unmarked_rules_are_removed() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
@@ -434,7 +437,7 @@ async fn of_what_has_no_mark_only_what_came_with_the_group_is_taken_off() {
         json!({ "id": id, "direction": "egress", "ethertype": "IPv4", "protocol": null, "port_range_min": null,
             "port_range_max": null, "remote_ip_prefix": null, "remote_group_id": null, "description": "", "created_at": at })
     };
-    // Nobody came to fill this one, and a person uses that one.
+    // A group left by an interruption, and one to which a user has added rules.
     let hers = any("hers", "2026-11-22T03:05:00Z");
     let of_ours = |id: &str, rules: Value| {
         json!({ "id": id, "name": group_name("c-1"), "description": group_description("c-1"), "created_at": MADE_AT,
@@ -447,31 +450,31 @@ async fn of_what_has_no_mark_only_what_came_with_the_group_is_taken_off() {
     let many: Vec<Value> = (0..9).map(|n| any(&format!("hers-{n}"), "2026-11-22T03:05:00Z")).collect();
     let busy = of_ours("busy", json!(many));
     cloud.cloud.store().lists.get_mut(GROUPS).expect("there").1.push(busy);
-    assert_eq!(cloud.opened(&desired).await, [""; 0], "ours is where our rules are");
+    assert_eq!(cloud.opened(&desired).await, [""; 0], "the group with the adapter's rules counts");
     cloud.closed(&desired).await;
     assert_eq!(cloud.rules().expect("hers"), ["null null null"]);
 }
 
 #[tokio::test]
-async fn what_somebody_else_removes_meanwhile_is_no_failure() {
+async fn objects_deleted_by_others_are_not_an_error() {
     let mut bench = Bench::new();
     let desired = web([tcp(80), udp(53)]);
     bench.settled(&desired);
     let cloud = Cloud::with(&[&bench]).await;
     cloud.opened(&desired).await;
     let (client, session) = (&cloud.driver.client, &cloud.session);
-    client.delete_rule(session, "gone").await.expect("nothing is to be done");
-    client.delete_security_group(session, "gone").await.expect("nothing is to be done");
+    client.delete_rule(session, "gone").await.expect("nothing to do");
+    client.delete_security_group(session, "gone").await.expect("nothing to do");
 }
 
 #[tokio::test]
-async fn what_somebody_changes_at_groups_is_seen_and_undone() {
+async fn changes_of_groups_by_others_are_reverted() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
     let cloud = Cloud::with(&[&bench]).await;
     let applied = async || cloud.record(&desired).await.summary.applied_hash;
-    assert_eq!(applied().await, "", "it is there, and nobody lets it in");
+    assert_eq!(applied().await, "", "no access yet");
     cloud.opened(&desired).await;
     assert_eq!(applied().await, desired.hash);
 
@@ -480,7 +483,7 @@ async fn what_somebody_changes_at_groups_is_seen_and_undone() {
     assert_eq!(cloud.opened(&desired).await, ["GET security-groups", "GET ports", "PUT ports/p-1"]);
     assert_eq!(applied().await, desired.hash);
     cloud.by_hand(Vec::clear);
-    assert_eq!(applied().await, "", "a rule was taken away");
+    assert_eq!(applied().await, "", "a rule was deleted");
     assert_eq!(cloud.opened(&desired).await, ["GET security-groups", "POST security-group-rules"]);
     assert_eq!(applied().await, desired.hash);
     cloud.by_hand(|rules| {
@@ -489,15 +492,15 @@ async fn what_somebody_changes_at_groups_is_seen_and_undone() {
             (json!("more"), json!(30999), json!(30999));
         rules.push(more);
     });
-    assert_eq!(applied().await, "", "more is open than it needs");
+    assert_eq!(applied().await, "", "a rule is not needed");
     assert_eq!(cloud.opened(&desired).await, ["GET security-groups", "DELETE security-group-rules/more"]);
     assert_eq!(applied().await, desired.hash);
     cloud.cloud.store().ports[1]["port_security_enabled"] = json!(false);
-    assert_eq!(applied().await, desired.hash, "no group counts there");
+    assert_eq!(applied().await, desired.hash, "without port security groups have no effect");
 }
 
 #[tokio::test]
-async fn what_a_load_balancer_has_left_that_a_person_deleted_goes_with_its_service() {
+async fn rules_of_deleted_load_balancers_are_cleaned_up() {
     let (mut first, (second, shop)) = (Bench::new(), other());
     let desired = web([tcp(80)]);
     first.settled(&desired);
@@ -505,7 +508,7 @@ async fn what_a_load_balancer_has_left_that_a_person_deleted_goes_with_its_servi
     let before = cloud.cloud.store().ports.clone();
     cloud.opened(&desired).await;
     cloud.opened(&shop).await;
-    // It comes first, and nobody can have it do anything.
+    // It is the first one, and in ERROR it cannot be changed.
     let mut broken = Bench::new();
     broken.settled(&web([tcp(82)]));
     broken.cloud.balancers[0]["id"] = json!("a");
@@ -519,7 +522,7 @@ async fn what_a_load_balancer_has_left_that_a_person_deleted_goes_with_its_servi
     cloud.sweep().await;
     broken.cloud.balancers[0]["provisioning_status"] = json!("ERROR");
     cloud.show(&[&broken, &second]);
-    assert_eq!(cloud.record(&shop).await.summary.applied_hash, "", "it is there to tidy up");
+    assert_eq!(cloud.record(&shop).await.summary.applied_hash, "", "it is to clean up");
     cloud.show(&[&second]);
     let calls = cloud.closed(&desired).await;
     assert_eq!(calls.len(), 2, "{calls:?}");
@@ -537,7 +540,7 @@ async fn what_a_load_balancer_has_left_that_a_person_deleted_goes_with_its_servi
 }
 
 #[tokio::test]
-async fn of_a_shared_load_balancer_each_service_has_its_own_rules() {
+async fn each_user_of_a_shared_load_balancer_has_its_rules() {
     let mut bench = Bench::new();
     let (desired, api) = (probed(web([tcp(80)])), probed(shared::sharer("api", "lb-1", [tcp(443)])));
     bench.settled(&desired);
@@ -548,11 +551,11 @@ async fn of_a_shared_load_balancer_each_service_has_its_own_rules() {
     cloud.show(&[&bench]);
     assert_eq!(cloud.opened(&api).await, ["GET security-groups", "POST security-group-rules"]);
     assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash);
-    assert_eq!(cloud.opened(&desired).await, [""; 0], "the owner has what it needs, and no more");
+    assert_eq!(cloud.opened(&desired).await, [""; 0], "the owner has what it needs");
     let all = ["tcp 10256 10.0.0.0/24", "tcp 30080 10.0.0.0/24", "tcp 30443 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), all);
 
-    // The owner goes first: what the other one needs as well stays, whoever had it made.
+    // The owner leaves first: rules that the other one needs stay, no matter for which one they were created.
     let gone = |record: &LoadBalancerRecord<Detail>| {
         let steps = cloud.driver.plan_deletion(record);
         steps.into_iter().find(|step| matches!(step, Step::CloseNodes(_)))
@@ -565,7 +568,7 @@ async fn of_a_shared_load_balancer_each_service_has_its_own_rules() {
     assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash, "nothing is missing");
     let close = gone(&cloud.record(&api).await);
     cloud.done(close.as_ref()).await;
-    assert_eq!(cloud.rules(), None, "and the last one leaves nothing");
+    assert_eq!(cloud.rules(), None, "the last one leaves nothing");
     for (port, was) in cloud.cloud.store().ports.iter().zip(&before) {
         assert_eq!(port["security_groups"], was["security_groups"], "of {}", port["id"]);
     }

@@ -1,9 +1,9 @@
-//! Where a load balancer and its members are.
+//! Subnets, addresses and zones of a load balancer and its members.
 
 use super::*;
 
 #[test]
-fn what_a_service_says_of_its_place_and_size_comes_before_the_flags() {
+fn service_settings_take_precedence_over_flags() {
     let mut bench = Bench::new();
     bench.options.network_id = Some("net".to_owned());
     let desired = with(web([tcp(80)]), |spec| {
@@ -22,9 +22,9 @@ fn what_a_service_says_of_its_place_and_size_comes_before_the_flags() {
     assert_eq!(bench.plan(&desired), Ok(vec![]));
 }
 
-/// A grant is needed to get it, and not to keep it.
+/// A grant is needed to get an object, and not to keep it.
 #[test]
-fn what_a_load_balancer_uses_already_is_told() {
+fn objects_in_use_are_reported() {
     let mut bench = Bench::new();
     let desired = with(public([tcp(443)]), |spec| {
         spec.subnets = vec!["subnet-44".into()];
@@ -38,11 +38,11 @@ fn what_a_load_balancer_uses_already_is_told() {
     for name in ["subnet-44", "cert-1", "dmz"] {
         assert!(uses.contains(name), "{name}: {uses:?}");
     }
-    assert!(!uses.contains("cert-2"), "a person's listener: {uses:?}");
+    assert!(!uses.contains("cert-2"), "a user's listener: {uses:?}");
 }
 
 #[test]
-fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
+fn dual_stack_has_an_address_for_each_family() {
     let both = |listener| {
         with(web([listener]), |spec| {
             spec.ip_families = [contract::IpFamily::Ipv6, contract::IpFamily::Ipv4].map(i32::from).into();
@@ -50,13 +50,13 @@ fn two_families_have_an_address_each_and_packets_stay_in_theirs() {
     };
     let (record, _) = Bench::new().settled(&both(tcp(80)));
     assert_eq!(addresses(&record), ["fd00::9", "10.0.0.9"]);
-    assert_eq!(members(&record).len(), 2, "a proxy needs one a node");
+    assert_eq!(members(&record).len(), 2, "a proxy needs one for each node");
     let (record, _) = Bench::new().settled(&both(udp(53)));
     assert_eq!(members(&record).len(), 4);
 }
 
 #[test]
-fn one_that_takes_the_place_of_another_asks_for_its_addresses() {
+fn replacement_requests_the_former_addresses() {
     let both = |spec: &mut LoadBalancerSpec| {
         spec.ip_families = [contract::IpFamily::Ipv4, contract::IpFamily::Ipv6].map(i32::from).into();
     };
@@ -66,9 +66,9 @@ fn one_that_takes_the_place_of_another_asks_for_its_addresses() {
     let network = with(web([tcp(80)]), parameter("network-id", "net"));
     for (what, first, second, wanted) in [
         ("the same", &dual, &dual, &["10.0.0.9", "fd00::9"][..]),
-        ("of another subnet", &dual, &elsewhere, &["10.0.0.10", "fd00::9"]),
-        ("asked for", &dual, &given, &["10.0.0.77", "fd00::9"]),
-        ("of a network", &network, &network, &["10.0.0.9"]),
+        ("in another subnet", &dual, &elsewhere, &["10.0.0.10", "fd00::9"]),
+        ("requested", &dual, &given, &["10.0.0.77", "fd00::9"]),
+        ("in a network", &network, &network, &["10.0.0.9"]),
     ] {
         let mut bench = Bench::new();
         let (former, _) = bench.settled(first);
@@ -87,5 +87,9 @@ fn one_that_takes_the_place_of_another_asks_for_its_addresses() {
     let balancer = former.detail.balancer.as_mut().expect("there");
     let six = json!([{ "ip_address": "fd00::f816:3eff:fefa:5aec", "subnet_id": "subnet-6" }]);
     balancer.additional_vips = serde_json::from_value(six).expect("an address");
-    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "made of a MAC");
+    assert_eq!(
+        addresses(&bench.again(&dual, &former)),
+        ["10.0.0.10", "fd00::10"],
+        "derived from a MAC address"
+    );
 }

@@ -1,4 +1,4 @@
-//! From any state any other is reached.
+//! From any state any other can be reached.
 
 use proptest::prelude::*;
 
@@ -74,9 +74,9 @@ fn bench(at_once: bool) -> Bench {
 }
 
 proptest! {
-    /// From any state, half-built ones included, any other is reached, by the writes that were foretold.
+    /// From any state, half-built ones included, any other is reached by the planned writes.
     #[test]
-    fn every_change_settles(
+    fn every_change_converges(
         at_once in any::<bool>(), first in desired(), cut in 0_usize..12, second in desired(), third in desired(),
     ) {
         let mut bench = bench(at_once);
@@ -88,9 +88,9 @@ proptest! {
         prop_assert_eq!(own, usize::from(third.spec.scheme() == load_balancer_spec::Scheme::Internet));
     }
 
-    /// What is half-built never says that it is complete.
+    /// A half-built load balancer is never marked as complete.
     #[test]
-    fn half_built_never_looks_complete(
+    fn half_built_load_balancer_is_never_complete(
         at_once in any::<bool>(), first in desired(), second in desired(), cut in 0_usize..12,
     ) {
         let mut bench = bench(at_once);
@@ -104,9 +104,9 @@ proptest! {
         }
     }
 
-    /// Nothing is left of what was made and goes, save floating IPs that were to be kept.
+    /// Nothing is left after a deletion, except floating IPs that are kept.
     #[test]
-    fn deletion_leaves_nothing_behind(at_once in any::<bool>(), first in desired(), second in desired(), cut in 0_usize..12) {
+    fn deletion_leaves_no_objects(at_once in any::<bool>(), first in desired(), second in desired(), cut in 0_usize..12) {
         let mut bench = bench(at_once);
         bench.run(&first, cut);
         bench.run(&second, cut);
@@ -118,12 +118,12 @@ proptest! {
     }
 }
 
-/// What one of several Services does: the first owns a load balancer, the others share it, or a person's.
+/// An action of one of several Services: the first owns a load balancer, the others share it, or share a user's.
 #[derive(Clone, Debug)]
 enum Turn {
-    /// It wants these ports, of which so many writes are made before somebody else has a turn, or the adapter is killed.
+    /// It requests these ports. After this many writes another Service has its turn, or the adapter is killed.
     Wants(usize, Box<DesiredLoadBalancer>, usize),
-    /// It is deleted, and all that is its own at once, or in the end.
+    /// It is deleted, either at once with all its parts, or in the end.
     Goes(usize, usize, bool),
 }
 
@@ -145,7 +145,7 @@ prop_compose! {
     }
 }
 
-/// What is of others than this key: tags, listeners, and pools with all that is in them.
+/// Objects of others than this key: tags, listeners, and pools with their contents.
 fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
     let (part, sharer) = (ownership::part_tag(key), format!("/sharer/{}/", key.owner_uid));
     let own =
@@ -160,29 +160,30 @@ fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
     parts.cloned().chain(members).chain(tags).collect()
 }
 
-/// Carries out at most so many steps for a key, of which none touches what is of others. Answers whether nothing is left.
+/// Executes at most this many steps for a key, none of which changes objects of others. Returns whether nothing is left.
 fn one_turn(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: usize) -> bool {
     for _ in 0..most {
         let step = match goes {
             true => bench.next_of_removal(desired),
-            // A port that somebody else has, or nothing to share any more: it waits.
+            // A port of another user, or a load balancer that no longer exists: it waits.
             false => bench.plan_if_there(desired).unwrap_or_default().into_iter().next(),
         };
         let Some(step) = step else { return true };
         let (before, used) = (of_others(bench, &desired.key), bench.cloud.balancers.len());
         bench.execute(&step);
         let deleted = bench.cloud.balancers.len() < used;
-        assert!(deleted || of_others(bench, &desired.key) == before, "{step} touches what is of others");
-        assert!(!deleted || before.iter().all(|one| !one.is_string()), "{step}: somebody shares it still");
+        assert!(deleted || of_others(bench, &desired.key) == before, "{step} changes objects of others");
+        assert!(!deleted || before.iter().all(|one| !one.is_string()), "{step}: others still share it");
     }
     false
 }
 
 proptest! {
-    /// However Services come to a load balancer, change and leave it, interrupted after any write: each touches its own, it is there as
-    /// long as anybody uses it, and in the end nothing is left but what a person made.
+    /// However Services start to use a load balancer, change it and leave it, interrupted after any write: each only changes its own parts,
+    /// the load balancer exists while any Service uses it, and in the end only objects of users are left.
+    // Behaviour: SF14
     #[test]
-    fn who_shares_a_load_balancer_touches_its_own_and_the_last_one_leaves_nothing(
+    fn sharing_services_change_only_their_own_parts(
         (hers, turns, order) in any::<bool>().prop_flat_map(|hers| {
             let order = Just([0_usize, 1, 2]).prop_shuffle();
             (Just(hers), prop::collection::vec(turn(hers), 1..14), order)
@@ -199,7 +200,7 @@ proptest! {
         let mut going = std::collections::BTreeSet::new();
         for turn in turns {
             match turn {
-                // Whoever is deleted is asked for no more.
+                // A deleted Service is no longer reconciled.
                 Turn::Wants(who, ..) if going.contains(&who) => (),
                 Turn::Wants(who, wanted, cut) => {
                     one_turn(&mut bench, &wanted, false, cut);
@@ -207,7 +208,7 @@ proptest! {
                     wishes[who] = Some(*wanted);
                 }
                 Turn::Goes(who, cut, at_once) => {
-                    // A Service that is deleted does not come back: its load balancer goes, whatever was interrupted.
+                    // A deleted Service does not return: its load balancer is deleted in spite of interruptions.
                     let Some(wanted) = wishes[who].take() else { continue };
                     one_turn(&mut bench, &wanted, true, cut);
                     if at_once {
@@ -219,14 +220,14 @@ proptest! {
             }
         }
         for wanted in wishes.iter().flatten() {
-            prop_assert!(one_turn(&mut bench, wanted, false, 60), "does not settle");
+            prop_assert!(one_turn(&mut bench, wanted, false, 60), "does not converge");
             if bench.plan_if_there(wanted).is_some_and(|steps| steps.is_empty()) {
                 let record = bench.seen(wanted).expect("there");
                 prop_assert_eq!(&record.summary.applied_hash, &wanted.hash);
                 prop_assert_eq!(record.summary.listeners.len(), wanted.spec.listeners.len());
             }
         }
-        // All go at once, a few writes each.
+        // All are deleted at the same time, a few writes each.
         for _ in 0..60 {
             for who in order {
                 if let Some(wanted) = all.get(&who) {

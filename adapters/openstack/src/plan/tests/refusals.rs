@@ -1,9 +1,9 @@
-//! What cannot be done here, or not in place, with the field at fault.
+//! Requests that are not possible here, or not in place, with the field at fault.
 
 use super::*;
 
 #[test]
-fn what_cannot_change_in_place_is_named() {
+fn immutable_fields_are_reported() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     type Set = fn(&mut LoadBalancerSpec);
@@ -20,8 +20,9 @@ fn what_cannot_change_in_place_is_named() {
     }
 }
 
+// Behaviour: S28
 #[test]
-fn what_cannot_change_in_place_holds_up_nothing_else() {
+fn immutable_fields_do_not_block_other_changes() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, change) in [
         ("spec.requested_addresses", (|spec| spec.requested_addresses = vec!["10.0.7.7".into()]) as Set),
@@ -45,14 +46,14 @@ fn what_cannot_change_in_place_holds_up_nothing_else() {
         assert_eq!(writes, [&["add or change 1 members of pool tcp-80"], &coming[..]].concat(), "{field}");
         assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
         let there = bench.observe().expect("there");
-        assert_eq!(there.summary.applied_hash, desired.hash, "it is not called what it is not");
-        // Taken back it is as it was.
+        assert_eq!(there.summary.applied_hash, desired.hash, "not marked as complete");
+        // After the change is taken back it is in sync.
         bench.settled(&desired);
     }
 }
 
 #[test]
-fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
+fn unsupported_requests_are_refused_before_any_write() {
     type Set = fn(&mut LoadBalancerSpec);
     for (field, fault, change) in [
         ("spec.listeners[0].node_port", Fault::Invalid, (|spec| spec.listeners[0].node_port = None) as Set),
@@ -105,7 +106,7 @@ fn what_this_cloud_cannot_do_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn an_old_octavia_or_one_without_proxies_says_what_it_lacks() {
+fn old_octavia_and_ovn_report_missing_features() {
     let mut bench = Bench::new();
     bench.version = Version::v2(21);
     let proxied = contract::Listener { proxy_protocol: ProxyProtocol::V2.into(), ..tcp(80) };
@@ -115,15 +116,15 @@ fn an_old_octavia_or_one_without_proxies_says_what_it_lacks() {
     let (record, _) = bench.settled(&web([tcp(80)]));
     assert_eq!(record.detail.pools[0].pool.lb_algorithm, "SOURCE_IP_PORT");
     let round = contract::Listener { algorithm: Algorithm::RoundRobin.into(), ..tcp(80) };
-    assert_eq!(bench.plan(&web([round])).expect_err("ovn cannot").fault, Fault::Unsupported);
+    assert_eq!(bench.plan(&web([round])).expect_err("ovn does not support it").fault, Fault::Unsupported);
     bench.options.load_balancer_provider = Some("f5".to_owned());
     let by_port = contract::Listener { algorithm: Algorithm::SourceIpPort.into(), ..tcp(80) };
     bench.settled(&web([by_port]));
 }
 
-/// cpo#829: Octavia refuses a monitor of UDP that speaks anything else, and it would be asked for ever.
+/// cpo#829: Octavia refuses all other monitors of UDP pools, and the request would be repeated forever.
 #[test]
-fn udp_is_probed_by_http_or_tcp_only_where_octavia_can() {
+fn udp_probes_by_http_or_tcp_need_a_new_octavia() {
     use health_check::Kind;
     let probed = |kind: Kind, port: Option<u32>, listeners: &[contract::Listener]| {
         let check =
@@ -166,14 +167,14 @@ fn udp_is_probed_by_http_or_tcp_only_where_octavia_can() {
 }
 
 #[test]
-fn without_a_subnet_it_goes_beside_a_node_or_the_missing_one_is_named() {
+fn missing_subnet_is_taken_from_a_node_or_reported() {
     let mut bench = Bench::new();
     bench.options.subnet_id = None;
     let mut alone = web([tcp(80)]);
-    let Step::CreateLoadBalancer(new) = &bench.plan(&alone).expect("beside a node")[0] else {
-        panic!("no create")
+    let Step::CreateLoadBalancer(new) = &bench.plan(&alone).expect("in the subnet of a node")[0] else {
+        panic!("not a create")
     };
-    let beside = new.beside.as_ref().expect("where nobody says a subnet");
+    let beside = new.beside.as_ref().expect("no subnet is configured");
     assert_eq!(
         (beside.provider_id.as_str(), beside.address.to_string()),
         ("openstack:///i-1", "10.0.0.1".into())

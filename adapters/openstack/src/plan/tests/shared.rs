@@ -1,4 +1,4 @@
-//! Several Services on one load balancer: each touches its own, and who goes last takes it along.
+//! Several Services on one load balancer: each changes its own parts, and the last one deletes it.
 
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::LoadBalancerState;
@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerState;
 use super::{bench::body, *};
 use crate::{ownership::part_tag, testing::FakeCloud};
 
-/// Another Service, which shares the load balancer of this ID.
+/// Another Service, which shares the load balancer with this ID.
 pub(super) fn sharer(
     name: &str,
     balancer: &str,
@@ -28,7 +28,7 @@ fn listeners(bench: &Bench, desired: &DesiredLoadBalancer) -> Vec<String> {
 }
 
 #[test]
-fn one_that_shares_adds_its_own_and_tells_the_address_of_the_owner() {
+fn sharing_service_adds_ports_and_reports_the_address() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     let (before, _) = bench.settled(&web);
@@ -42,15 +42,15 @@ fn one_that_shares_adds_its_own_and_tells_the_address_of_the_owner() {
             "add or change 2 members of pool tcp-443",
             "create the health monitor of pool tcp-443",
             "create listener tcp/443",
-            "tag the share as complete",
+            "tag the share of the load balancer as complete",
         ]
     );
     assert_eq!((record.summary.listeners.join(" "), record.summary.backends), ("tcp/443".to_owned(), 2));
     assert_eq!(addresses(&record), addresses(&before));
-    assert_ne!(record.summary.vendor_id, "lb-1", "a stream has each item once");
-    assert_eq!(record.summary.vendor_ids.expect("told").ids["loadbalancer/shared"], "lb-1");
+    assert_ne!(record.summary.vendor_id, "lb-1", "each item is once in a stream");
+    assert_eq!(record.summary.vendor_ids.expect("set").ids["loadbalancer/shared"], "lb-1");
 
-    // The owner sees what it saw before, and has nothing to do.
+    // The owner sees no change, and has nothing to do.
     let after = bench.seen(&web).expect("there");
     assert_eq!(after.summary, before.summary);
     assert_eq!((bench.plan(&web), bench.plan(&api)), (Ok(vec![]), Ok(vec![])));
@@ -58,30 +58,30 @@ fn one_that_shares_adds_its_own_and_tells_the_address_of_the_owner() {
         (&bench.cloud.listeners[..1], &bench.cloud.pools[..1], &bench.cloud.floating_ips),
         (&parts.0[..], &parts.1[..], &parts.2)
     );
-    // And the other way round.
+    // And vice versa.
     let before = bench.seen(&api).expect("there").summary;
     bench.settled(&public([tcp(80), tcp(81)]));
     assert_eq!(bench.seen(&api).expect("there").summary, before);
     assert_eq!(bench.plan(&api), Ok(vec![]));
 
-    // A node that joins is a write for each pool, and no tag.
+    // A new node costs a write for each pool, and no write of tags.
     let mut grown = api.clone();
     grown.backends = [1, 2, 3].map(backend).into();
     assert_eq!(bench.settled(&grown).1, ["add or change 1 members of pool tcp-443"]);
     let (_, writes) = bench.settled(&sharer("api", "lb-1", [tcp(8443)]));
-    assert_eq!(writes.last().expect("some"), "tag the share as complete");
+    assert_eq!(writes.last().expect("some"), "tag the share of the load balancer as complete");
     assert_eq!(listeners(&bench, &api), ["tcp/8443"]);
 }
 
 #[test]
-fn a_port_that_somebody_has_is_refused_with_whose_it_is() {
+fn taken_port_is_refused_with_its_user() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80), udp(53)]));
     let taken = refused(&bench, &sharer("api", "lb-1", [tcp(443), tcp(80)]));
     assert_eq!((taken.0, taken.1.as_str()), (Fault::Invalid, "spec.listeners[1].port"));
     assert!(taken.2.contains("tcp/80") && taken.2.contains("Service shop/web of cluster c-1"), "{}", taken.2);
     let (writes, _) = bench.copy().refused(&sharer("api", "lb-1", [tcp(80)]));
-    assert_eq!(writes, [""; 0], "it has no other port there");
+    assert_eq!(writes, [""; 0], "it has no other port");
     bench.settled(&sharer("api", "lb-1", [udp(80)]));
 
     let taken = refused(&bench, &public([tcp(80), udp(80)]));
@@ -89,16 +89,16 @@ fn a_port_that_somebody_has_is_refused_with_whose_it_is() {
     let taken = refused(&bench, &sharer("shop", "lb-1", [udp(80)]));
     assert!(taken.2.contains("udp/80 of load balancer lb-1 is taken by Service shop/api"), "{}", taken.2);
 
-    // One that nobody of ours has made is the owner's to take over, and no sharer's.
+    // The owner takes over a listener without owner tag, but a sharing owner does not.
     let hers = json!({ "name": "hers", "protocol": "TCP", "protocol_port": 9000 });
     bench.create_listener("lb-1", None, &hers);
     let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(9000)]));
     assert!(taken.2.contains("listener hers"), "{}", taken.2);
 }
 
-/// All else is done all the same, nodes first: also for one that has just started, and knows of nothing that was good before.
+/// Everything else is done nevertheless, nodes first, also by an adapter that has just started and does not know the last accepted state.
 #[test]
-fn a_port_that_is_taken_is_refused_alone() {
+fn taken_port_does_not_block_other_changes() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     bench.settled(&sharer("api", "lb-1", [tcp(443)]));
@@ -110,13 +110,13 @@ fn a_port_that_is_taken_is_refused_alone() {
     assert!(writes.contains(&"create listener tcp/8080".to_owned()), "{writes:?}");
     let record = bench.seen(&grown).expect("there");
     assert_eq!(record.summary.listeners, ["tcp/80", "tcp/8080"]);
-    assert_ne!(record.summary.applied_hash, grown.hash, "it is not called complete");
+    assert_ne!(record.summary.applied_hash, grown.hash, "not marked as complete");
     assert_eq!(listeners(&bench, &sharer("api", "lb-1", [tcp(443)])), ["tcp/443"]);
 }
 
-/// A guest that holds a port which the owner wants would keep the consent for ever.
+/// Otherwise a guest that uses a port which the owner wants would keep the consent.
 #[test]
-fn consent_is_withdrawn_first_and_whatever_is_refused() {
+fn consent_is_withdrawn_first_even_if_a_port_is_refused() {
     let mut bench = Bench::new();
     let mut web = with(public([tcp(80)]), |spec| spec.shared_with = vec!["ops".to_owned()]);
     bench.settled(&web);
@@ -124,7 +124,7 @@ fn consent_is_withdrawn_first_and_whatever_is_refused() {
     "ops".clone_into(&mut guest.owner.namespace);
     bench.settled(&guest);
     web.spec.shared_with.clear();
-    let closes = "tag load balancer lb-1 as ours";
+    let closes = "tag load balancer lb-1 as owned by this cluster";
     let first = bench.plan(&web).expect("nothing is refused").first().map(ToString::to_string);
     assert_eq!(first.as_deref(), Some(closes));
     web.spec.listeners.push(tcp(443));
@@ -135,14 +135,15 @@ fn consent_is_withdrawn_first_and_whatever_is_refused() {
     assert_eq!(
         record.shared_with,
         cloud_adapter::driver::Namespaces::default(),
-        "the guest's namespace may share it no more"
+        "the guest's namespace may no longer share it"
     );
-    assert_eq!(record.summary.applied_hash, hash, "what was applied completely last");
+    assert_eq!(record.summary.applied_hash, hash, "the hash of the last complete change");
 }
 
-/// The owner had named another namespace. It is not the heir: the address goes with the last Service of the owner's namespace.
+/// The owner shares it with another namespace, whose Service does not get the address: it is deleted with the last Service of the owner's
+/// namespace.
 #[test]
-fn an_address_never_passes_to_another_namespace() {
+fn address_never_passes_to_another_namespace() {
     let elsewhere = |mut desired: DesiredLoadBalancer| {
         "news".clone_into(&mut desired.owner.namespace);
         desired
@@ -156,7 +157,7 @@ fn an_address_never_passes_to_another_namespace() {
         if stays_with_its_own {
             bench.settled(&api);
             bench.gone(&web);
-            assert_eq!(bench.plan(&news), Ok(vec![]), "it serves on as long as its namespace uses it");
+            assert_eq!(bench.plan(&news), Ok(vec![]), "it stays while its namespace uses it");
         }
         bench.gone(if stays_with_its_own { &api } else { &web });
         let cloud = &bench.cloud;
@@ -164,26 +165,26 @@ fn an_address_never_passes_to_another_namespace() {
     }
 }
 
-/// The deletion would wait for each of their changes.
+/// Otherwise the deletion would wait for each of their changes.
 #[test]
-fn what_goes_is_closed_to_services_of_other_namespaces_first() {
+fn deletion_first_closes_the_load_balancer_to_guests() {
     let mut bench = Bench::new();
     let web = with(public([tcp(80)]), |spec| spec.shared_with = vec!["ops".to_owned()]);
     bench.settled(&web);
     let mut guest = sharer("guest", "lb-1", [tcp(443)]);
     guest.owner.namespace = "ops".to_owned();
     bench.settled(&guest);
-    let closes = bench.next_of_removal(&web).expect("it goes");
-    assert_eq!(closes.to_string(), "take the tags off load balancer lb-1, which others use");
+    let closes = bench.next_of_removal(&web).expect("a step");
+    assert_eq!(closes.to_string(), "remove the owner's tags from load balancer lb-1, which others use");
     bench.execute(&closes);
-    let leaves = bench.next_of_removal(&guest).expect("it leaves");
+    let leaves = bench.next_of_removal(&guest).expect("a step");
     assert!(
         !matches!(leaves, Step::DescribeFloatingIp { .. }),
-        "the address of another namespace becomes the guest's: {leaves}"
+        "the guest gets the address of another namespace: {leaves}"
     );
     let mut left = bench.copy();
     left.gone(&guest);
-    assert_eq!(left.cloud.balancers.len(), 1, "it is for its owner to delete");
+    assert_eq!(left.cloud.balancers.len(), 1, "only its owner deletes it");
     guest.spec.listeners.push(tcp(8080));
     let refused = refused(&bench, &hashed(guest));
     assert_eq!((refused.0, refused.1.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
@@ -195,7 +196,7 @@ fn what_goes_is_closed_to_services_of_other_namespaces_first() {
 }
 
 #[test]
-fn what_is_of_the_load_balancer_itself_is_its_owners() {
+fn only_the_owner_changes_the_load_balancer_itself() {
     let mut bench = Bench::new();
     let (before, _) = bench.settled(&public([tcp(80)]));
     type Set = fn(&mut LoadBalancerSpec);
@@ -222,31 +223,32 @@ fn what_is_of_the_load_balancer_itself_is_its_owners() {
         let (fault, fields, _) = refused(&bench, &with(sharer("api", "lb-1", [tcp(443)]), change));
         assert_eq!((fault, fields.as_str()), (Fault::Invalid, field));
     }
-    // Another one, or none any more, would be another address.
+    // Another load balancer, or none, would be another address.
     for other in ["lb-2", ""] {
         let (fault, fields, text) = refused(&bench, &sharer("api", other, [tcp(443)]));
         assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"), "{other:?}");
-        assert!(text.contains("lb-1: write this ID; for another"), "{text}");
+        assert!(text.contains("lb-1: set this ID; to use another"), "{text}");
     }
 }
 
-/// As an annotation of the Go cloud controller manager may be stale: the load balancer is kept, and told with what to write.
+/// As with a stale annotation of the former cloud controller manager: the load balancer stays, and the error says what to set.
 #[test]
-fn an_owner_that_names_another_one_keeps_its_own() {
+fn stale_load_balancer_id_is_refused() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     let named = |id: &str| with(public([tcp(80)]), |spec| spec.load_balancer_id = id.to_owned());
     let (fault, fields, text) = refused(&bench, &named("gone"));
     assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"));
-    assert!(text.contains("has load balancer lb-1: write this ID, or none; for another"), "{text}");
+    assert!(text.contains("has load balancer lb-1: set this ID, or none; to use another"), "{text}");
     for right in [named("lb-1"), public([tcp(80)])] {
         let (record, writes) = bench.settled(&right);
         assert_eq!((record.summary.vendor_id.as_str(), writes.len()), ("lb-1", 1), "{writes:?}");
     }
 }
 
+// Behaviour: SF14
 #[test]
-fn the_owner_may_go_first_and_the_last_one_takes_it_along() {
+fn last_user_deletes_a_shared_load_balancer() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     let shop = sharer("shop", "lb-1", [tcp(8080)]);
@@ -260,21 +262,21 @@ fn the_owner_may_go_first_and_the_last_one_takes_it_along() {
         [
             "delete listener tcp/80",
             "delete pool tcp-80 (pool-2)",
-            "take the tags off load balancer lb-1, which others use",
+            "remove the owner's tags from load balancer lb-1, which others use",
         ]
     );
-    assert_eq!(addresses(&bench.seen(&api).expect("serves on")), address);
-    assert_eq!((bench.plan(&api), bench.plan(&shop)), (Ok(vec![]), Ok(vec![])), "nobody has to do anything");
+    assert_eq!(addresses(&bench.seen(&api).expect("it stays")), address);
+    assert_eq!((bench.plan(&api), bench.plan(&shop)), (Ok(vec![]), Ok(vec![])), "there is nothing to do");
     let told = bench.records().into_iter().filter(|record| !record.left);
-    assert_eq!(told.filter(|one| one.belongs_to(&web.key)).count(), 0, "nothing is its any more");
+    assert_eq!(told.filter(|one| one.belongs_to(&web.key)).count(), 0, "it has no objects any more");
 
     assert_eq!(bench.gone(&api).len(), 3);
-    assert_eq!(addresses(&bench.seen(&shop).expect("serves on")), address);
+    assert_eq!(addresses(&bench.seen(&shop).expect("it stays")), address);
     let gone = bench.gone(&shop);
     assert_eq!(
         gone,
         [
-            "describe floating IP 203.0.113.5 as ours",
+            "describe floating IP 203.0.113.5 as owned by this cluster",
             "delete load balancer lb-1 with all its parts",
             "delete floating IP 203.0.113.5",
         ]
@@ -285,7 +287,7 @@ fn the_owner_may_go_first_and_the_last_one_takes_it_along() {
 }
 
 #[test]
-fn one_that_goes_takes_its_own_and_the_owner_has_nothing_to_do() {
+fn leaving_user_deletes_only_its_own_parts() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     let (before, _) = bench.settled(&web);
@@ -293,12 +295,12 @@ fn one_that_goes_takes_its_own_and_the_owner_has_nothing_to_do() {
     bench.settled(&api);
     bench.gone(&api);
     assert_eq!((bench.seen(&web), bench.plan(&web)), (Some(before), Ok(vec![])));
-    assert_eq!(bench.cloud.balancers, cloud.balancers, "to the last tag");
-    assert_eq!(bench.gone(&web).len(), 2, "alone again, it goes as any other");
+    assert_eq!(bench.cloud.balancers, cloud.balancers, "including all tags");
+    assert_eq!(bench.gone(&web).len(), 2, "without others it is deleted as usual");
 }
 
 #[test]
-fn an_owner_that_comes_back_takes_its_own_back() {
+fn returning_owner_gets_its_load_balancer_back() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     bench.settled(&web);
@@ -306,36 +308,36 @@ fn an_owner_that_comes_back_takes_its_own_back() {
     bench.gone(&web);
     let (record, writes) = bench.settled(&web);
     assert_eq!((record.summary.vendor_id.as_str(), record.left), ("lb-1", false));
-    assert_eq!(writes.first().map(String::as_str), Some("tag load balancer lb-1 as ours"));
+    assert_eq!(writes.first().map(String::as_str), Some("tag load balancer lb-1 as owned by this cluster"));
     bench.gone(&api);
     bench.gone(&web);
     assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
 }
 
 #[test]
-fn who_comes_or_goes_meanwhile_is_seen_before_anything_is_deleted() {
+fn new_users_are_seen_before_a_deletion() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     bench.settled(&web);
-    // Planned while nobody shared it.
-    let early = bench.next_of_removal(&web).expect("it would go");
+    // Planned before another Service shared it.
+    let early = bench.next_of_removal(&web).expect("a step");
     let complete = Step::CompleteLoadBalancer {
         id: crate::step::Part::Known("lb-1".to_owned()),
         tags: bench.seen(&web).and_then(|one| one.detail.balancer).expect("there").tags,
     };
     bench.run(&api, 1);
-    assert_eq!(bench.try_execute(&early).expect_err("somebody has come").fault, Fault::Busy);
-    // A person has been there as well.
+    assert_eq!(bench.try_execute(&early).expect_err("another Service shares it").fault, Fault::Busy);
+    // A user has also added a tag.
     let mut tags = bench.cloud.balancers[0]["tags"].clone();
     tags.as_array_mut().expect("tags").push(json!("cost-centre=42"));
     set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": tags }));
     bench.execute(&complete);
     let tags = &bench.cloud.balancers[0]["tags"];
     assert!(tags.as_array().expect("tags").contains(&json!("cost-centre=42")), "{tags}");
-    assert!(bench.seen(&api).expect("there").belongs_to(&api.key), "its tags are there still");
+    assert!(bench.seen(&api).expect("there").belongs_to(&api.key), "its tags are still there");
     bench.settled(&api);
 
-    // Both are the last but one, as each sees it.
+    // Each of both still sees the other one.
     for one in [&web, &api] {
         while let Some(step) =
             bench.next_of_removal(one).filter(|it| !matches!(it, Step::LeaveLoadBalancer { .. }))
@@ -345,13 +347,13 @@ fn who_comes_or_goes_meanwhile_is_seen_before_anything_is_deleted() {
     }
     let both = [&web, &api].map(|one| bench.next_of_removal(one).expect("the tags"));
     bench.execute(&both[0]);
-    assert_eq!(bench.try_execute(&both[1]).expect_err("it is the last one").fault, Fault::Busy);
+    assert_eq!(bench.try_execute(&both[1]).expect_err("it is the last user").fault, Fault::Busy);
     bench.gone(&api);
     assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
 }
 
 #[test]
-fn what_others_change_is_nobody_elses_business() {
+fn changes_by_one_user_do_not_affect_others() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     bench.settled(&web);
@@ -369,7 +371,7 @@ fn what_others_change_is_nobody_elses_business() {
 }
 
 #[test]
-fn no_more_than_so_many_share_and_a_second_of_one_uid_is_refused() {
+fn number_of_users_is_limited_and_uids_are_unique() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     for n in 1..16 {
@@ -377,16 +379,16 @@ fn no_more_than_so_many_share_and_a_second_of_one_uid_is_refused() {
     }
     let (fault, field, text) = refused(&bench, &sharer("late", "lb-1", [tcp(443)]));
     assert_eq!((fault, field.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
-    assert!(text.contains("16 Services already"), "{text}");
+    assert!(text.contains("already serves 16 Services"), "{text}");
     bench.settled(&sharer("s1", "lb-1", [tcp(443)]));
 
     let mut twin = sharer("s1", "lb-1", [tcp(4443)]);
     twin.key.cluster_id = "c-2".to_owned();
-    assert!(refused(&bench, &twin).2.contains("of the same UID"));
+    assert!(refused(&bench, &twin).2.contains("has the same UID"));
 }
 
 #[test]
-fn an_address_that_is_to_be_kept_stays_when_the_last_one_goes() {
+fn kept_address_survives_the_last_user() {
     let mut bench = Bench::new();
     let keep = load_balancer_spec::AddressRetention::Keep;
     let web = with(public([tcp(80)]), |spec| spec.address_retention = keep.into());
@@ -402,7 +404,7 @@ fn an_address_that_is_to_be_kept_stays_when_the_last_one_goes() {
 }
 
 #[test]
-fn whose_a_part_is_stands_on_it() {
+fn parts_are_tagged_with_their_owner() {
     let mut bench = Bench::new();
     bench.settled(&public([tcp(80)]));
     let api = sharer("api", "lb-1", [tcp(443)]);
@@ -411,20 +413,24 @@ fn whose_a_part_is_stands_on_it() {
     assert_eq!(own, [json!([part_tag(&api.key)]), json!([part_tag(&api.key)])]);
 }
 
-/// Somebody comes, or the owner comes back, when the last one has taken the address over already.
+/// A Service starts to share it, or the owner returns, after the last user has got the address.
 #[test]
-fn an_address_that_the_last_one_took_over_is_given_back_to_those_who_come() {
+fn address_of_the_last_user_passes_to_new_users() {
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     for comes in [sharer("shop", "lb-1", [tcp(8080)]), web.clone()] {
         let mut bench = Bench::new();
         bench.settled(&web);
         let (before, _) = bench.settled(&api);
         bench.gone(&web);
-        let takes_over = bench.next_of_removal(&api).expect("it is the last one");
+        let takes_over = bench.next_of_removal(&api).expect("it is the last user");
         bench.run(&comes, 1);
-        // It was under way.
+        // This write was running.
         bench.execute(&takes_over);
-        assert!(bench.gone(&api).contains(&"describe floating IP 203.0.113.5 as ours".to_owned()));
+        assert!(
+            bench
+                .gone(&api)
+                .contains(&"describe floating IP 203.0.113.5 as owned by this cluster".to_owned())
+        );
         assert_eq!(addresses(&bench.settled(&comes).0), addresses(&before));
         bench.gone(&comes);
         let cloud = &bench.cloud;
@@ -434,7 +440,7 @@ fn an_address_that_the_last_one_took_over_is_given_back_to_those_who_come() {
 
 /// A change of its pool was interrupted.
 #[test]
-fn an_owner_that_leaves_takes_along_what_does_not_serve_yet() {
+fn leaving_owner_deletes_its_unattached_addresses() {
     let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
     let mut bench = Bench::new();
     bench.settled(&from("dmz"));
@@ -443,14 +449,14 @@ fn an_owner_that_leaves_takes_along_what_does_not_serve_yet() {
     bench.run(&from("edge"), 1);
     assert_eq!(bench.cloud.floating_ips.len(), 2);
     bench.gone(&from("edge"));
-    assert_eq!(addresses(&bench.seen(&api).expect("it serves on")), addresses(&before));
+    assert_eq!(addresses(&bench.seen(&api).expect("it stays")), addresses(&before));
     assert_eq!(bench.cloud.floating_ips.len(), 1);
     bench.gone(&api);
     assert!(bench.cloud.floating_ips.is_empty());
 }
 
 #[tokio::test]
-async fn whether_others_use_it_is_told_whoever_owns_it() {
+async fn use_by_others_is_reported_to_owner_and_sharer() {
     let driver = FakeCloud::start().await.driver();
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));

@@ -1,4 +1,4 @@
-//! Load balancers that the Go cloud controller manager lets several Services use.
+//! Load balancers that the former cloud controller manager lets several Services use.
 
 use super::{
     shared::{refused, sharer},
@@ -6,7 +6,7 @@ use super::{
 };
 
 #[test]
-fn what_the_go_controller_shares_is_taken_over_service_by_service() {
+fn shares_of_the_former_ccm_are_taken_over_one_by_one() {
     for (first, second) in [("web", "api"), ("api", "web")] {
         let mut bench = Bench::new();
         let web = with(public([tcp(80)]), |spec| spec.load_balancer_id = "lb-1".to_owned());
@@ -25,27 +25,28 @@ fn what_the_go_controller_shares_is_taken_over_service_by_service() {
         assert_eq!((record.summary.vendor_id.as_str(), addresses(&record)), ("lb-1", address.clone()));
         assert_eq!(bench.seen(&api).expect("there").summary.vendor_id, "lb-1/u-api", "{first} first");
         bench.gone(&web);
-        assert_eq!(addresses(&bench.seen(&api).expect("serves on")), address);
+        assert_eq!(addresses(&bench.seen(&api).expect("it stays")), address);
         bench.gone(&api);
         assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{first} first");
     }
 }
 
 #[test]
-fn what_the_go_controller_still_uses_stays() {
+fn load_balancer_in_use_by_the_former_ccm_stays() {
     let mut bench = Bench::new();
     of_go(&mut bench);
-    // This one goes before it was taken over, and so does its listener.
+    // This Service is deleted before it is taken over, and so is its listener.
     assert_eq!(
         bench.deleted(),
         [
             "delete listener tcp/80",
             "delete pool pool_0_kube_service_prod_shop_web (pool-2)",
-            "take the tags off load balancer lb-1, which others use",
+            "remove the owner's tags from load balancer lb-1, which others use",
         ]
     );
     assert_eq!((bench.cloud.listeners.len(), bench.cloud.floating_ips.len()), (1, 1));
-    // One of ours that shares what that one made has its tag there: it would delete it otherwise.
+    // A Service that shares a load balancer of the former controller also gets that controller's tag: otherwise that controller would
+    // delete it.
     let mut bench = Bench::new();
     of_go(&mut bench);
     let shop = sharer("shop", "lb-1", [tcp(8080)]);
@@ -59,7 +60,7 @@ fn what_the_go_controller_still_uses_stays() {
     assert!(!tags(&bench.observe().expect("it stays")).contains(&tag));
 }
 
-/// The Go cloud controller manager's load balancer for `shop/web`, which `shop/api` shares.
+/// The load balancer of the former cloud controller manager for `shop/web`, which `shop/api` shares.
 fn of_go(bench: &mut Bench) {
     const API: &str = "kube_service_prod_shop_api";
     bench.settled(&public([tcp(80), tcp(443)]));
@@ -74,9 +75,9 @@ fn of_go(bench: &mut Bench) {
     bench.cloud.floating_ips[0]["description"] = json!(go);
 }
 
-/// Both saw it as nobody's: the first one has it, and the second one looks again.
+/// Both saw it without an owner: the first one gets it, and the second one has to read again.
 #[test]
-fn of_two_that_take_what_is_nobodys_one_has_it() {
+fn first_of_two_adoptions_wins() {
     let mut bench = Bench::new();
     of_go(&mut bench);
     let web = public([tcp(80), tcp(443)]);
@@ -84,27 +85,27 @@ fn of_two_that_take_what_is_nobodys_one_has_it() {
     twin.key = LoadBalancerKey { cluster_id: "c-2".to_owned(), owner_uid: "u-2".to_owned() };
     set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
     bench.cloud.listeners[1]["tags"] = json!([GO]);
-    let both = [&web, &twin].map(|one| bench.plan(one).expect("it is nobody's").remove(0));
+    let both = [&web, &twin].map(|one| bench.plan(one).expect("it has no owner").remove(0));
     assert!(both.iter().all(|step| matches!(step, Step::AdoptLoadBalancer { .. })), "{both:?}");
     bench.execute(&both[0]);
     let before = bench.cloud.balancers.clone();
-    assert_eq!(bench.try_execute(&both[1]).expect_err("it is another's").fault, Fault::Busy);
+    assert_eq!(bench.try_execute(&both[1]).expect_err("it has another owner").fault, Fault::Busy);
     assert_eq!(bench.cloud.balancers, before);
 }
 
-/// Whoever was there before the takeover and goes before it leaves all to those who stay, and the last one takes it along.
+/// A Service that is deleted before the takeover leaves everything to those that stay, and the last one deletes it.
 #[test]
-fn what_the_go_controller_made_for_one_that_is_gone_goes_with_the_last_one() {
+fn last_user_deletes_a_load_balancer_of_the_former_ccm() {
     let mut bench = Bench::new();
     of_go(&mut bench);
     let api = sharer("api", "lb-1", [tcp(443)]);
     bench.deleted();
     let (record, _) = bench.settled(&api);
-    assert_eq!(addresses(&record), ["203.0.113.8"], "it serves on");
+    assert_eq!(addresses(&record), ["203.0.113.8"], "it stays");
     assert_eq!(
         bench.gone(&api),
         [
-            "describe floating IP 203.0.113.8 as ours",
+            "describe floating IP 203.0.113.8 as owned by this cluster",
             "delete load balancer lb-1 with all its parts",
             "delete floating IP 203.0.113.8",
         ]
@@ -112,9 +113,9 @@ fn what_the_go_controller_made_for_one_that_is_gone_goes_with_the_last_one() {
     assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
 }
 
-/// A takeover that was interrupted before the address was ours.
+/// A takeover was interrupted before the address had a record.
 #[test]
-fn what_was_taken_over_by_half_goes_with_its_address() {
+fn half_taken_over_load_balancer_is_deleted_completely() {
     for shared in [false, true] {
         let mut bench = Bench::new();
         of_go(&mut bench);
@@ -135,9 +136,10 @@ fn what_was_taken_over_by_half_goes_with_its_address() {
     }
 }
 
-/// The tag of the Go cloud controller manager is on each that shares what that one made: of one that came later we have written it.
+/// Each Service that shares a load balancer of the former cloud controller manager has that controller's tag; the adapter writes the tag
+/// for later ones.
 #[tokio::test]
-async fn consent_can_be_withdrawn_on_what_the_go_controller_made() {
+async fn consent_can_be_withdrawn_after_a_takeover() {
     use cloud_adapter::driver::{Driver as _, Heritage};
 
     let driver = crate::testing::FakeCloud::start().await.driver();
@@ -158,9 +160,9 @@ async fn consent_can_be_withdrawn_on_what_the_go_controller_made() {
     }
 }
 
-/// Of what the Go cloud controller manager made for one, another that shares it has its own parts alone.
+/// On a load balancer of the former cloud controller manager, a Service that shares it has only its own parts.
 #[test]
-fn what_another_uses_there_is_not_its_own() {
+fn parts_of_other_users_are_not_its_own() {
     let mut bench = Bench::new();
     of_go(&mut bench);
     for (n, certificate) in ["of-web", "of-api"].into_iter().enumerate() {

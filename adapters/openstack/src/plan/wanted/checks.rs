@@ -1,4 +1,4 @@
-//! How members are probed. Pure.
+//! Health checks of members. Pure.
 
 use cloud_adapter::driver::VendorError;
 use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
@@ -9,17 +9,17 @@ use crate::{
     step::{Port, Transport},
 };
 
-/// Where the Service does not say. Seconds, and probes in a row.
+/// Defaults: seconds, and numbers of consecutive probes.
 const INTERVAL: u32 = 10;
 const TIMEOUT: u32 = 5;
 const HEALTHY: u32 = 2;
 const UNHEALTHY: u32 = 3;
-/// How packets are probed at the member's own port.
+/// Type of UDP probes at the member's own port.
 pub(super) const OF_UDP: &str = "UDP-CONNECT";
-/// Probes in a row. Source: Octavia, `MAX_HM_RETRIES`.
+/// Maximum number of consecutive probes. Source: Octavia, `MAX_HM_RETRIES`.
 const RETRIES_MAX: u32 = 10;
 
-/// The port that is probed, if it is not the member's own.
+/// The port that is probed, unless it is the member's own.
 pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     if check.kind() == Kind::None {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     check.port.map(|number| checked_port("spec.health_check.port", number)).transpose()
 }
 
-/// The monitor of a port's pool. Another port than the member's own speaks TCP, whatever the member does.
+/// The monitor of a port's pool. A separate health check port is probed by TCP, whatever the protocol of the member.
 pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor>, VendorError> {
     let kind = match (check.kind(), check.port, of.transport) {
         (Kind::None, _, _) => return Ok(None),
@@ -40,11 +40,14 @@ pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor
     let field = |name: &str| format!("spec.health_check.{name}");
     let interval = seconds(&field("interval"), check.interval)?;
     let timeout = seconds(&field("timeout"), check.timeout)?;
-    // What is not said follows what is.
+    // Defaults adapt to the values that are set.
     let delay = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(INTERVAL));
     let timeout = timeout.unwrap_or(TIMEOUT.min(delay));
     if timeout > delay {
-        return Err(invalid(field("timeout"), format!("{timeout} s is longer than the interval, {delay} s")));
+        return Err(invalid(
+            field("timeout"),
+            format!("{timeout} s is longer than the interval of {delay} s"),
+        ));
     }
     let settings = MonitorSettings {
         delay,
@@ -61,5 +64,5 @@ fn threshold(field: &str, asked: Option<u32>, default: u32) -> Result<u32, Vendo
     if (1..=RETRIES_MAX).contains(&asked) {
         return Ok(asked);
     }
-    Err(invalid(field, format!("{asked}: use 1 to {RETRIES_MAX}")))
+    Err(invalid(field, format!("invalid threshold {asked}: use 1 to {RETRIES_MAX}")))
 }

@@ -1,4 +1,4 @@
-//! Backends as members of pools. Pure.
+//! Converts backends to members of pools. Pure.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -10,10 +10,10 @@ use crate::{load_balancers::requests::NewMember, step::Transport};
 
 /// The largest weight of a member. Source: Octavia, `MAX_WEIGHT`.
 const WEIGHT_MAX: u32 = 256;
-/// Characters of a name. Source: Octavia API reference.
+/// Maximum length of a name in characters. Source: Octavia API reference.
 const NAME_MAX: usize = 255;
 
-/// The backends with their addresses of the load balancer's families, in the families' order.
+/// The backends, with their addresses of the load balancer's IP families, in the order of the families.
 pub(super) struct Hosts {
     hosts: Vec<Host>,
     subnet: Option<String>,
@@ -35,9 +35,10 @@ impl Hosts {
         Ok(Self { hosts, subnet: subnet.cloned() })
     }
 
-    /// The members that a node port makes.
+    /// The members for a node port.
     ///
-    /// A proxy speaks to members of either family: one a node is enough. UDP and SCTP are passed on as they are, family by family.
+    /// For TCP, Octavia is a proxy and reaches members of either IP family: one for each node suffices. UDP and SCTP packets keep their
+    /// family, so that each family needs its members.
     pub(super) fn members(
         &self,
         transport: Transport,
@@ -53,7 +54,7 @@ impl Hosts {
             address,
             protocol_port: node_port,
             weight: host.weight,
-            // Its own is no other.
+            // The member's own port is the default.
             monitor_port: monitor_port.filter(|port| *port != node_port),
             subnet_id: self.subnet.clone(),
         };
@@ -73,7 +74,10 @@ fn host(backend: &Backend, families: &[IpFamily]) -> Result<Host, VendorError> {
         (false, Some(weight)) => weight,
     };
     if weight > WEIGHT_MAX {
-        return Err(invalid(field("weight"), format!("{weight} is more than {WEIGHT_MAX}")));
+        return Err(invalid(
+            field("weight"),
+            format!("invalid weight {weight}: the maximum is {WEIGHT_MAX}"),
+        ));
     }
     let read = |text: &String| match text.parse() {
         Ok(address) => Ok(address),

@@ -1,4 +1,4 @@
-//! Where a load balancer's own addresses are. Pure.
+//! The load balancer's own addresses. Pure.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -17,21 +17,21 @@ use crate::{
 
 const FAMILIES: &str = "spec.ip_families";
 
-/// The addresses, first come first.
+/// The addresses, the primary one first.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Vip {
     pub(in crate::plan) subnet: Option<String>,
     pub(in crate::plan) network: Option<String>,
-    /// In place of subnet and network, if nobody says any.
+    /// The node whose subnet is used if neither a subnet nor a network is configured.
     pub(in crate::plan) beside: Option<Neighbour>,
     pub(in crate::plan) address: Option<IpAddr>,
     pub(in crate::plan) additional: Vec<NewVip>,
-    /// Whether each is IPv4.
+    /// The IP families; `true` is IPv4.
     families: BTreeSet<bool>,
 }
 
 impl Vip {
-    /// Addresses that were asked for are addresses here, save public ones of IPv4: they are floating IPs.
+    /// Requested addresses are VIPs, except public IPv4 addresses, which are floating IPs.
     pub(super) fn read(
         desired: &DesiredLoadBalancer,
         parameters: &Parameters,
@@ -46,7 +46,10 @@ impl Vip {
             asked.iter().find(|address| address.is_ipv4() == v4 && !floating).copied()
         };
         if spec.subnets.len() > families.len() {
-            let text = format!("there is one for each of the {} families, in their order", families.len());
+            let text = format!(
+                "too many: there is one for each of the {} IP families, in their order",
+                families.len()
+            );
             return Err(invalid("spec.subnets", text));
         }
         let mut vip = Self {
@@ -60,18 +63,20 @@ impl Vip {
         for (at, family) in families.iter().enumerate() {
             vip.families.insert(*family == IpFamily::Ipv4);
             let (flag, default) = match family {
-                // Who says the network does not want another one's subnet.
+                // The default subnet need not be in a network that the Service sets.
                 IpFamily::Ipv4 => {
                     ("subnet-id", options.subnet_id.as_ref().filter(|_| parameters.network.is_none()))
                 }
                 IpFamily::Ipv6 => ("ipv6-subnet-id", options.ipv6_subnet_id.as_ref()),
-                IpFamily::Unspecified => return Err(invalid("spec.ip_families", "holds an unknown family")),
+                IpFamily::Unspecified => {
+                    return Err(invalid("spec.ip_families", "contains an unknown IP family"));
+                }
             };
             let said = spec.subnets.get(at);
             let subnet = said.or(default).cloned();
             let missing = || {
                 let text =
-                    format!("has none for family {}: name it, or start the adapter with --{flag}", at + 1);
+                    format!("has none for IP family {}: set one, or start the adapter with --{flag}", at + 1);
                 invalid("spec.subnets", text)
             };
             if at > 0 {
@@ -94,7 +99,7 @@ impl Vip {
         Ok(vip)
     }
 
-    /// Asks for the addresses of one that is gone, where nobody asks for others and the subnets are the same.
+    /// Requests the addresses of the former load balancer, unless others are requested or the subnets differ.
     pub(in crate::plan) fn inherit(&mut self, former: &Balancer) {
         let same_subnet = self.subnet.is_some() && self.subnet == former.vip_subnet_id;
         let same_network =
@@ -104,7 +109,7 @@ impl Vip {
             former.vip_address.filter(|one| self.families.contains(&one.is_ipv4()) && can_be_chosen(one));
         if self.address.is_none() && address.is_some() && (same_subnet || same_network || guessed) {
             self.address = address;
-            // An address is in one subnet of the network alone.
+            // Within a network, an address is in only one subnet.
             self.subnet.clone_from(&former.vip_subnet_id);
             self.beside = self.beside.take().filter(|_| self.subnet.is_none());
         }
@@ -115,10 +120,11 @@ impl Vip {
         }
     }
 
-    /// What cannot change while the load balancer keeps its addresses, [`Fault::Immutable`] with the fields. `None`: it is as wanted.
+    /// The differences that cannot be applied to an existing load balancer, as [`Fault::Immutable`] with the fields. `None`: there are
+    /// none.
     ///
     /// # Errors
-    /// The same, if nothing else can be done meanwhile: members are of the families that are wanted.
+    /// Returns the same error if nothing else can be applied either, because the members are of the desired IP families.
     pub(in crate::plan) fn fixed(
         &self,
         (spec, parameters): (&LoadBalancerSpec, &Parameters),
@@ -130,7 +136,7 @@ impl Vip {
             .chain(there.additional_vips.iter().filter_map(|vip| vip.ip_address.as_ref()))
             .copied()
             .collect();
-        // Without an address it was never complete: what it was made with is not known.
+        // Without an address it was never complete: its initial settings are not known.
         if !vips.is_empty() && vips.iter().map(IpAddr::is_ipv4).collect::<BTreeSet<_>>() != self.families {
             fields.push(FAMILIES.to_owned());
         }
@@ -154,7 +160,7 @@ impl Vip {
             return Ok(None);
         }
         let text = format!(
-            "{}: cannot change on load balancer {}; it must be made anew",
+            "{}: cannot change on load balancer {}; it must be recreated",
             fields.join(", "),
             there.id
         );
@@ -164,7 +170,7 @@ impl Vip {
     }
 }
 
-/// The first node that has an IPv4 address. Nodes are ordered, so that it is the same one for all Services.
+/// The first node with an IPv4 address. Nodes are sorted, so that it is the same one for all Services.
 fn neighbour(backends: &[Backend]) -> Option<Neighbour> {
     let of = |backend: &Backend| {
         let mut addresses = backend.addresses.iter().filter_map(|text| text.parse().ok());
@@ -174,7 +180,8 @@ fn neighbour(backends: &[Backend]) -> Option<Neighbour> {
     backends.iter().find_map(of)
 }
 
-/// Neutron lets nobody choose an address that it makes of a port's MAC (SLAAC): `ff:fe` stands in its midst. Source: RFC 4291, appendix A.
+/// Neutron does not let clients choose an address that it derives from a port's MAC (SLAAC), which has `ff:fe` in the middle. Source: RFC
+/// 4291, appendix A.
 fn can_be_chosen(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => true,
@@ -191,13 +198,13 @@ fn requested(spec: &LoadBalancerSpec, families: &[IpFamily]) -> Result<Vec<IpAdd
         if !families.contains(&family) {
             return Err(invalid(
                 field,
-                format!("{address} is of a family that spec.ip_families does not name"),
+                format!("{address} is of an IP family that is not in spec.ip_families"),
             ));
         }
         if asked.iter().any(|one| one.is_ipv4() == address.is_ipv4()) {
             return Err(invalid(
                 field,
-                format!("{address} is the second of its family: there is one of each"),
+                format!("{address} is the second address of its IP family: only one of each is allowed"),
             ));
         }
         asked.push(address);

@@ -1,4 +1,4 @@
-//! What the adapter says of itself.
+//! Faults in `AdapterService`.
 
 use cloud_api_proto::v1alpha1::{
     BatchGetInstancesRequest, GetInfoRequest, GetInfoResponse, InstanceRef, RequestContext,
@@ -10,7 +10,7 @@ use super::{Front, Stream, beside};
 use crate::broken::Fault;
 
 impl Front {
-    /// One call to the vendor that nobody needs.
+    /// Makes one unnecessary vendor call.
     async fn ask_the_vendor<T>(&self, request: &Request<T>, context: Option<RequestContext>) {
         if !self.is(Fault::StatusAsksTheVendor) {
             return;
@@ -22,7 +22,7 @@ impl Front {
             ..context
         });
         let question = BatchGetInstancesRequest { context, refs: vec![nobody] };
-        // Whatever comes of it.
+        // The result does not matter.
         drop(self.instances().batch_get_instances(beside(request, question)).await);
     }
 }

@@ -1,4 +1,4 @@
-//! Errors, less what clients need of them.
+//! Errors without parts that clients need.
 
 use cloud_api_proto::{AdapterError, Reason};
 use secrecy::ExposeSecret as _;
@@ -9,18 +9,18 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// The error as this adapter tells it.
+    /// The error with the fault applied.
     pub(super) fn told(&self, status: Status) -> Status {
         let mut error = AdapterError::from(&status);
         match self.fault {
             Fault::NoErrorInfo => return unexplained(&status, error.retry_after),
             Fault::FieldNotNamed if !error.violations.is_empty() => {
                 error.violations.clear();
-                "the request cannot be used".clone_into(&mut error.message);
+                "invalid request".clone_into(&mut error.message);
             }
             Fault::NoRetryInfo => error.retry_after = None,
             Fault::SecretInErrors if error.metadata.contains_key("vendor_code") => {
-                error.message = format!("{} (asked with the token {})", error.message, self.secret());
+                error.message = format!("{} (requested with the token {})", error.message, self.secret());
             }
             _ => return status,
         }
@@ -39,7 +39,7 @@ fn unexplained(status: &Status, retry_after: Option<std::time::Duration>) -> Sta
     Status::with_error_details(status.code(), status.message(), details)
 }
 
-/// Whether the vendor does not know us.
+/// Whether the vendor rejected the credentials.
 pub(super) const fn is_refusal(reason: Reason) -> bool {
     matches!(reason, Reason::VendorAuth | Reason::VendorForbidden)
 }

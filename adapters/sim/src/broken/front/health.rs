@@ -1,4 +1,4 @@
-//! A health service that knows no bad news.
+//! A health service that always answers SERVING.
 
 use tonic::{Request, Response, Status};
 use tonic_health::pb::{

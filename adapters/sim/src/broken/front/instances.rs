@@ -1,4 +1,4 @@
-//! Instances: existence that is not what was seen, and listings that are not whole.
+//! Instances: wrong existence, and incomplete listings.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::{Front, Stream, errors::is_refusal};
 use crate::broken::Fault;
 
-/// Says of an instance that it is gone, without having seen that.
+/// Reports an instance as gone without evidence.
 fn gone(scope: Option<Scope>) -> InstanceResult {
     let method = Method::DirectGetNotFound.into();
     let evidence = Evidence { method, scope, witnesses: 1, ..Evidence::default() };
@@ -26,7 +26,7 @@ fn gone(scope: Option<Scope>) -> InstanceResult {
 }
 
 impl Front {
-    /// Whether this is taken for a proof that there is no such instance.
+    /// Whether the fault takes this result as proof that the instance does not exist.
     fn takes_for_gone(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
         let named = matches!(asked.r#ref, Some(Ref::NodeName(_)));
         match (self.fault, result.existence()) {
@@ -41,7 +41,7 @@ impl Front {
         }
     }
 
-    /// Whether it was there until a listing was empty.
+    /// Whether it existed before a listing was empty.
     fn has_vanished(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
         let Some(Ref::ProviderId(id)) = &asked.r#ref else { return false };
         let mut notes = self.memory.notes();
@@ -51,7 +51,7 @@ impl Front {
         notes.vanished.contains(id)
     }
 
-    /// Whether a refusal of the whole batch is taken for a proof that none of them is there.
+    /// Whether the fault takes an error of the whole batch as proof that none of its instances exists.
     fn takes_failure_for_gone(&self, status: &Status) -> bool {
         match self.fault {
             Fault::AuthAsGone => is_refusal(AdapterError::from(status).reason),
@@ -164,17 +164,17 @@ impl InstanceService for Front {
     }
 }
 
-/// What comes after the listing.
+/// Changes the events after the listing.
 fn from_now(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResponse> {
     let listing = |message: &Result<WatchInstancesResponse, Status>| {
         let event = message.as_ref().ok().and_then(|message| message.event.as_ref());
         std::future::ready(matches!(event, Some(Event::Reset(_) | Event::Items(_))))
     };
-    // The one that ends the listing is Synced.
+    // The message that ends the listing has Synced.
     Box::pin(stream.skip_while(listing).skip(1))
 }
 
-/// Puts all items of a listing into one message.
+/// Merges all items of a listing into one message.
 fn one_chunk(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResponse> {
     let mut held = Vec::new();
     Box::pin(stream.flat_map(move |message| {

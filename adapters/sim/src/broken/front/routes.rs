@@ -1,4 +1,4 @@
-//! Routes: whose they are, and what is said to have become of them.
+//! Routes: wrong ownership, and wrong outcomes.
 
 use cloud_api_proto::{
     AdapterError,
@@ -13,11 +13,11 @@ use tonic::{Request, Response, Status};
 use super::{Front, Stream};
 use crate::broken::Fault;
 
-/// Routes of one call to the vendor.
+/// Maximum routes in one vendor call.
 const MOST: usize = 100;
 
 impl Front {
-    /// Notes which routes are taken for ours, and where they are.
+    /// Records the routes that the adapter takes as its own, and their networks.
     fn claim(&self, request: &mut ApplyRoutesRequest) {
         if self.is(Fault::RemovesForeignRoutes) {
             let networks = request.cluster_cidrs.iter().filter_map(|cidr| cidr.parse::<IpNet>().ok());
@@ -34,7 +34,7 @@ impl Front {
         }
     }
 
-    /// Keeps as many as fit into one call to the vendor, and answers how many it forgets.
+    /// Keeps as many routes as fit into one vendor call, and returns how many are dropped.
     fn lose_late(&self, request: &mut ApplyRoutesRequest) -> usize {
         let late = request.upserts.len().saturating_sub(MOST);
         if !self.is(Fault::LosesLateRoutes) {

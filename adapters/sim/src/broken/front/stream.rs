@@ -6,7 +6,7 @@ use tonic::{Response, Status, Streaming};
 use super::{Front, Stream};
 
 impl Front {
-    /// Passes a stream on through `bend`, which may keep messages to itself.
+    /// Passes a stream through `bend`, which may drop messages.
     pub(super) fn stream<M: Send + 'static>(
         &self,
         answer: Result<Response<Streaming<M>>, Status>,

@@ -1,8 +1,8 @@
-//! What becomes of load balancers that others made.
+//! Adoption of load balancers that were created by others.
 
 use super::*;
 
-/// Takes all our tags off, as if somebody else had made it.
+/// Removes all tags of the adapter, as if a user had created the load balancer.
 fn disowned(bench: &mut Bench) {
     let tags = Some(Tags::from([("team".into(), "x".into())]));
     let change = UpdateLoadBalancer { name: None, tags };
@@ -10,23 +10,23 @@ fn disowned(bench: &mut Bench) {
 }
 
 #[test]
-fn what_is_as_desired_already_is_taken_over_by_one_write() {
+fn adoption_in_desired_state_costs_one_write() {
     let mut bench = Bench::new();
     let desired = web([tcp(80)]);
     bench.settled(&desired);
     disowned(&mut bench);
     let (record, writes) = bench.settled(&desired);
-    assert_eq!(writes, ["tag load balancer lb-0001 as ours"]);
+    assert_eq!(writes, ["tag load balancer lb-0001 with its owner"]);
     assert_eq!(record.detail.tags.get("team").map(String::as_str), Some("x"));
 
     disowned(&mut bench);
     let writes = bench.settled(&web([tcp(80), tcp(443)])).1;
-    let (first, last) = ("tag load balancer lb-0001 as ours", "tag load balancer as complete");
+    let (first, last) = ("tag load balancer lb-0001 with its owner", "tag load balancer as complete");
     assert_eq!(writes, [first, "create listener tcp/443 with 2 members", last]);
 }
 
 #[test]
-fn what_cannot_become_as_desired_is_taken_over_and_not_called_complete() {
+fn adopted_with_immutable_difference_is_not_complete() {
     let mut bench = Bench::new();
     bench.settled(&web([tcp(80)]));
     disowned(&mut bench);

@@ -1,7 +1,7 @@
-//! A hostile user of one namespace, who knows all IDs, names and addresses of the project, beside Services of others: whatever is
-//! asked for in that namespace, nothing of the others changes, and the others get what they ask for.
+//! A hostile user with permissions for one namespace and knowledge of all IDs, names and addresses of the project. Whatever this user
+//! requests, load balancers of other namespaces must not change, and their Services must get what they request.
 //!
-//! The requests go through the runtime's own checks and decisions, and the writes to a whole simulated cloud.
+//! Requests pass the runtime's own checks and decisions, and writes are executed by a simulated cloud.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,19 +20,19 @@ use crate::{
 
 /// The namespace of the attacker.
 const EVIL: &str = "evil";
-/// Worlds, turns in each, and vendor writes in one turn.
+/// Number of worlds, rounds in each, and vendor writes per round.
 const WORLDS: u32 = 20;
 const TURNS: usize = 600;
 const CUT: u64 = 5;
-/// Requests that the attacker tries at least, over all worlds.
+/// Least number of requests that the attacker makes, over all worlds.
 const STEPS: usize = 20_000;
-/// Writes after which a victim has what it asks for.
+/// Maximum number of writes until a victim's load balancer is in the desired state.
 const SETTLED: usize = 80;
-/// Of the Service for which a former cloud controller manager made a load balancer, and of another such Service.
+/// UIDs of the Service for which a former cloud controller manager created a load balancer, and of another such Service.
 const OLD: &str = "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001";
 const OLD_NAMES: [&str; 2] = ["a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"];
 
-/// A Service and its terms.
+/// A Service and its grants.
 #[derive(Clone)]
 struct Service {
     cluster: &'static str,
@@ -155,7 +155,7 @@ impl World {
         foretell(&self.driver, &Grants::default(), (service.cluster, "prod"), request, &records)
     }
 
-    /// Makes the write, unless the cloud refuses it, and waits until the cloud has done it.
+    /// Makes the write, unless the cloud refuses it, and waits until the cloud has completed it.
     fn writes(&mut self, step: &Step) {
         let _refused = self.bench.cloud.handle(&call(step), self.bench.now);
         self.bench.now += Moment::from_millis(300);
@@ -184,7 +184,7 @@ impl World {
                 self.attack();
             }
         }
-        panic!("{name} has not what it asks for: {last}\n{}", self.told());
+        panic!("{name} is not in the desired state: {last}\n{}", self.told());
     }
 
     fn attacker(&mut self) -> Service {
@@ -192,7 +192,7 @@ impl World {
         Service::new("c-1", [EVIL, "x", &format!("uid-{}", self.uids)], web([tcp(80)]))
     }
 
-    /// One turn of the attacker: another wish or a deletion of one of its Services, and some of the writes that follow.
+    /// One round of the attacker: a changed request or a deletion of one of its Services, and some of the writes that follow.
     fn attack(&mut self) {
         let at = usize::try_from(self.chance.below(3)).expect("small");
         let Some(before) = self.attackers.get(at).cloned() else { return };
@@ -260,7 +260,7 @@ impl World {
         Service { wish: hashed(wish), ..service }
     }
 
-    /// One turn of a victim: its nodes change, or it takes over what was made for it.
+    /// One round of a victim: its nodes change, or it adopts the load balancer that was created for it.
     fn work(&mut self) {
         let Some(name) = self.chance.of(&["web", "db", "twin"]) else { return };
         let nodes = 1 + u8::try_from(self.chance.below(4)).expect("few");
@@ -270,7 +270,7 @@ impl World {
         self.settles(name);
     }
 
-    /// All load balancers that are not of namespace `evil`.
+    /// All load balancers except those of namespace `evil`.
     fn of_others(&mut self) -> Value {
         let mut body = self.bench.send(&Call::new(Operation::ListLoadBalancers));
         let all = body["load_balancers"].as_array_mut().map(std::mem::take).unwrap_or_default();
@@ -289,7 +289,7 @@ impl World {
 }
 
 #[test]
-fn a_hostile_namespace_changes_nothing_of_others() {
+fn hostile_namespace_changes_no_objects_of_others() {
     let mut tries = 0;
     for seed in 0..u64::from(cases(WORLDS)) {
         let mut world = World::new(seed);
@@ -300,7 +300,7 @@ fn a_hostile_namespace_changes_nothing_of_others() {
                 world.attack();
             }
         }
-        // What a former cloud controller manager made is its Service's still, and that one's alone.
+        // The load balancer of the former cloud controller manager still belongs to its Service only.
         let old = Service::new("c-1", ["shop", "old", OLD], web([tcp(80)]));
         world.victims.insert("old", Service { adoption: Adoption::IfUnowned, ..old });
         world.settles("old");

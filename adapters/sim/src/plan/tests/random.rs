@@ -1,4 +1,4 @@
-//! Whatever is desired, one after the other, cut off anywhere.
+//! Random sequences of desired states, each interrupted at a random write.
 
 use proptest::prelude::*;
 
@@ -52,9 +52,9 @@ prop_compose! {
 }
 
 proptest! {
-    /// From any state, half-built ones included, any other is reached, by the writes that were foretold.
+    /// From any state, including incomplete ones, any other state is reached by the predicted writes.
     #[test]
-    fn every_change_settles(first in desired(), cut in 0_usize..12, second in desired(), third in desired()) {
+    fn every_change_converges(first in desired(), cut in 0_usize..12, second in desired(), third in desired()) {
         let mut bench = Bench::new();
         bench.run(&first, cut);
         bench.settled(&second);
@@ -62,9 +62,9 @@ proptest! {
         prop_assert_eq!(bench.plan(&third), Ok(vec![]));
     }
 
-    /// What is half-built never says that it is complete.
+    /// An incomplete load balancer is never marked as complete.
     #[test]
-    fn half_built_never_looks_complete(first in desired(), second in desired(), cut in 0_usize..12) {
+    fn half_built_load_balancer_is_never_complete(first in desired(), second in desired(), cut in 0_usize..12) {
         let mut bench = Bench::new();
         bench.settled(&first);
         let done = bench.run(&second, cut);

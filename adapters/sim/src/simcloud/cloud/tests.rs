@@ -26,19 +26,19 @@ fn all_pages(lab: &mut Lab, first: &Call, items: &str) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn a_listing_is_paged_by_500_and_less_if_asked() {
+fn listing_pages_have_500_items_or_the_limit() {
     let mut lab = lab(1200, json!({}));
     let list = Call::new(Operation::ListInstances);
     let (all, pages) = all_pages(&mut lab, &list, "instances");
     assert_eq!((all.len(), pages), (1200, 3));
     let (same, pages) = all_pages(&mut lab, &list.clone().query("limit", "700"), "instances");
-    assert_eq!((&same, pages), (&all, 3), "500 is the most");
+    assert_eq!((&same, pages), (&all, 3), "500 is the maximum");
     lab.set(&json!({ "page_size_max": 100 }));
     assert_eq!(all_pages(&mut lab, &list, "instances"), (all, 13), "a full last page has a cursor");
 }
 
 #[test]
-fn a_batch_answers_what_it_found_and_what_is_missing() {
+fn batch_returns_found_instances_and_missing_ids() {
     let mut lab = lab(600, json!({}));
     let batch = |ids: &str| Call::new(Operation::BatchGetInstances).query("ids", ids);
     let answer = lab.ok(&batch("i-0003,i-9999,i-0001,lb-0001"));
@@ -53,7 +53,7 @@ fn a_batch_answers_what_it_found_and_what_is_missing() {
 }
 
 #[test]
-fn readers_see_changes_after_the_consistency_lag_and_writers_at_once() {
+fn consistency_lag_applies_to_reads_only() {
     let mut lab = lab(1, json!({ "consistency_ms": 1000 }));
     let list = Call::new(Operation::ListLoadBalancers);
     lab.ok(&create("web"));
@@ -61,7 +61,7 @@ fn readers_see_changes_after_the_consistency_lag_and_writers_at_once() {
     assert_eq!(
         lab.refused(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001")),
         (StatusCode::CONFLICT, "immutable".into()),
-        "writes see the truth"
+        "writes see the latest state"
     );
     lab.after(1000);
     assert_eq!(lab.ok(&list)["load_balancers"][0]["status"], json!("PENDING_CREATE"));
@@ -79,7 +79,7 @@ fn readers_see_changes_after_the_consistency_lag_and_writers_at_once() {
 }
 
 #[test]
-fn a_batch_of_routes_succeeds_and_fails_item_by_item() {
+fn route_batch_items_succeed_or_fail_on_their_own() {
     let mut lab = lab(2, json!({ "quotas": { "routes": 2 } }));
     let batch = |body: Value| Call::new(Operation::BatchRoutes).body(&body);
     let add = |to: &str, via: &str| json!({ "destination": to, "next_hop_instance": via, "next_hop_address": "10.0.0.1" });
@@ -126,7 +126,7 @@ fn a_batch_of_routes_succeeds_and_fails_item_by_item() {
 }
 
 #[test]
-fn calls_above_the_rate_are_refused_with_a_time_to_come_back() {
+fn calls_above_the_rate_are_refused_with_retry_after() {
     let mut lab = lab(0, json!({ "rate_limits": { "compute": { "rate": 0.5, "burst": 2 } } }));
     let list = Call::new(Operation::ListInstances);
     let header = |answer: &super::Answer, wanted: &str| {
@@ -173,7 +173,7 @@ fn faults_happen_before_or_after_the_work() {
 }
 
 #[test]
-fn a_late_call_is_carried_out_when_its_time_has_come() {
+fn late_call_is_executed_when_due() {
     let mut lab = lab(0, json!({}));
     let late = json!({ "late_ms": 900 });
     lab.fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": late }));
@@ -188,7 +188,7 @@ fn a_late_call_is_carried_out_when_its_time_has_come() {
 }
 
 #[test]
-fn an_empty_page_hides_everything_that_is_there() {
+fn empty_page_hides_all_items() {
     let mut lab = lab(600, json!({}));
     lab.fault(&json!({ "match": { "operation": "List*" }, "when": { "nth": 2 }, "action": "empty_page" }));
     let list = Call::new(Operation::ListInstances);
@@ -246,7 +246,7 @@ fn latency_is_by_operation_and_its_jitter_by_the_seed() {
 }
 
 #[test]
-fn without_the_token_nobody_comes_in() {
+fn requests_without_token_are_refused() {
     let mut lab = lab(1, json!({}));
     lab.cloud = lab.cloud.with_token("secret");
     let mut call = Call::new(Operation::GetInstance).on("i-0001");
@@ -259,7 +259,7 @@ fn without_the_token_nobody_comes_in() {
 }
 
 #[test]
-fn a_token_of_another_project_opens_nothing_of_this_one() {
+fn token_of_another_project_is_forbidden() {
     let mut lab = lab(1, json!({}));
     let tokens = json!([{ "token": "old" }, { "token": "new" }, { "token": "theirs", "project": "other" }]);
     lab.cloud.tokens = Tokens::these(serde_json::from_value(tokens).unwrap()).unwrap();

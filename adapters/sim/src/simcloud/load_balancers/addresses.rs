@@ -1,4 +1,4 @@
-//! Virtual addresses: who has which, and which is next.
+//! Virtual addresses: their load balancers, and the allocation of free ones.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use super::super::requests::CreateLoadBalancer;
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     used: BTreeMap<IpAddr, u64>,
-    /// How many of each range were handed out.
+    /// Number of addresses allocated so far from each range.
     last: BTreeMap<(bool, IpFamily), u32>,
 }
 
@@ -28,7 +28,7 @@ impl Addresses {
         }
     }
 
-    /// Gives a load balancer the addresses that it asked for, and chosen ones for its other families.
+    /// Allocates the addresses that a load balancer requested, and free ones for its other families.
     pub(super) fn assign(&mut self, serial: u64, request: &CreateLoadBalancer) {
         for &family in &request.families {
             let wanted = request.vips.iter().copied().find(|address| IpFamily::of(*address) == family);
@@ -37,7 +37,7 @@ impl Addresses {
         }
     }
 
-    /// The next free address. Freed ones come back only when the range is through, as late as possible.
+    /// The next free address. Released addresses are reused as late as possible: only at the end of the range.
     fn choose(&mut self, scheme: Scheme, family: IpFamily) -> IpAddr {
         let internal = scheme == Scheme::Internal;
         loop {
@@ -60,10 +60,10 @@ impl Addresses {
     }
 }
 
-/// Addresses in each range; more than the load balancers that a test makes.
+/// Addresses in each range; more than the load balancers that a test creates.
 const RANGE: u32 = (1 << 17) - 2;
 
-/// 198.18.0.0/15 (RFC 2544) and 2001:db8:1::/64 (RFC 3849) play the internet, 10.128.0.0/15 and fd00:1::/64 the project's network.
+/// 198.18.0.0/15 (RFC 2544) and 2001:db8:1::/64 (RFC 3849) represent the internet, 10.128.0.0/15 and fd00:1::/64 the project's network.
 fn nth(internal: bool, family: IpFamily, n: u32) -> IpAddr {
     match (internal, family) {
         (false, IpFamily::Ipv4) => v4([198, 18, 0, 0], n),
@@ -81,7 +81,7 @@ fn v6(base: [u16; 8], n: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(Ipv6Addr::from(base)).saturating_add(n.into())).into()
 }
 
-/// What can be said of a request without looking at other load balancers.
+/// Validates what does not depend on other load balancers.
 pub(super) fn check(request: &CreateLoadBalancer) -> Result<(), ApiError> {
     let mut families = request.families.clone();
     families.sort_unstable();

@@ -1,4 +1,4 @@
-//! Listeners, pools and members: what a change of them does to the tree.
+//! Listeners, pools and members, and how their changes affect the tree.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::super::requests::{
 use super::super::table::Write;
 use super::{LoadBalancers, Order, Serials};
 
-/// The largest weight of a member.
+/// Maximum weight of a member.
 const WEIGHT_MAX: u16 = 256;
 
 impl LoadBalancers {
@@ -149,7 +149,7 @@ impl LoadBalancers {
         })
     }
 
-    /// What an operator at the vendor does, or fate: one listener fails, and the others serve.
+    /// Simulates a failure in the cloud: one listener fails, and the others keep serving.
     pub(in super::super) fn force_listener_status(
         &mut self,
         (balancer, id): (&str, &str),
@@ -170,7 +170,7 @@ impl LoadBalancers {
     }
 }
 
-/// The pending change has succeeded.
+/// Applies a pending change that succeeded.
 pub(super) fn settle(balancer: &mut LoadBalancer) {
     balancer.status = ProvisioningStatus::Active;
     balancer.listeners.retain(|listener| listener.status != ProvisioningStatus::PendingDelete);
@@ -178,7 +178,7 @@ pub(super) fn settle(balancer: &mut LoadBalancer) {
     for_each_status(balancer, |status| *status = ProvisioningStatus::Active);
 }
 
-/// The pending change has failed: what was pending is broken, and with it the tree.
+/// Applies a pending change that failed: what was pending is in ERROR, and with it the tree.
 pub(super) fn fail(balancer: &mut LoadBalancer) {
     balancer.status = ProvisioningStatus::Error;
     for_each_status(balancer, |status| {
@@ -272,7 +272,7 @@ fn check_fits(listener: ListenerProtocol, pool: PoolProtocol) -> Result<(), ApiE
     if fits {
         Ok(())
     } else {
-        Err(ApiError::invalid("pool", "must have a protocol that the listener's can be sent as"))
+        Err(ApiError::invalid("pool", "must have a protocol to which the listener's can be forwarded"))
     }
 }
 

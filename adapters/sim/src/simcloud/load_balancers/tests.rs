@@ -6,7 +6,7 @@ use crate::simcloud::operation::Operation;
 use crate::simcloud::testing::{create, lab, listener};
 
 #[test]
-fn a_load_balancer_becomes_active_and_gets_its_address_after_the_provisioning_time() {
+fn load_balancer_is_active_after_provisioning_time() {
     let mut lab = lab(0, json!({}));
     let ordered = lab.ok(&create("web"));
     assert_eq!((&ordered["id"], &ordered["status"]), (&json!("lb-0001"), &json!("PENDING_CREATE")));
@@ -18,7 +18,7 @@ fn a_load_balancer_becomes_active_and_gets_its_address_after_the_provisioning_ti
 }
 
 #[test]
-fn a_tree_is_built_changed_and_taken_down_step_by_step() {
+fn tree_is_created_changed_and_deleted() {
     let mut lab = lab(0, json!({}));
     let id = lab.balancer("web");
     lab.ok(&listener(&id, 80));
@@ -54,7 +54,7 @@ fn a_tree_is_built_changed_and_taken_down_step_by_step() {
 }
 
 #[test]
-fn nothing_of_a_pending_load_balancer_can_be_changed() {
+fn pending_load_balancer_refuses_all_changes() {
     let mut lab = lab(0, json!({}));
     let id = lab.balancer("web");
     lab.ok(&listener(&id, 80));
@@ -93,7 +93,7 @@ fn only_cascade_deletes_a_load_balancer_with_children() {
 }
 
 #[test]
-fn a_repeated_token_answers_the_same_load_balancer_and_names_are_not_unique() {
+fn repeated_client_token_returns_same_load_balancer() {
     let mut lab = lab(0, json!({}));
     let with_token = |name: &str| {
         let body = json!({ "name": name, "scheme": "internal", "client_token": "t-1" });
@@ -107,7 +107,7 @@ fn a_repeated_token_answers_the_same_load_balancer_and_names_are_not_unique() {
 }
 
 #[test]
-fn a_requested_address_is_given_once() {
+fn requested_address_is_allocated_once() {
     let mut lab = lab(0, json!({}));
     let wish = |vips: Value, families: Value| {
         let body = json!({ "name": "web", "scheme": "internet", "vips": vips, "families": families });
@@ -120,14 +120,14 @@ fn a_requested_address_is_given_once() {
     let again = wish(json!(["198.18.0.1"]), both);
     assert_eq!(lab.refused(&again), (StatusCode::CONFLICT, "address_in_use".into()));
     let id = lab.balancer("next");
-    assert_eq!(lab.show(&id)["vips"], json!(["198.18.0.2"]), "the taken one is passed over");
+    assert_eq!(lab.show(&id)["vips"], json!(["198.18.0.2"]), "an address in use is skipped");
 
     lab.ok(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001"));
     lab.after(100).ok(&again);
 }
 
 #[test]
-fn a_failed_change_leaves_error_from_which_only_deletion_leads() {
+fn failed_change_ends_in_error_and_only_deletion_works() {
     for (name, broken) in
         [("load balancer", "CreateLoadBalancer"), ("listener", "CreateListener"), ("members", "SetMembers")]
     {
@@ -159,7 +159,7 @@ fn a_failed_change_leaves_error_from_which_only_deletion_leads() {
 }
 
 #[test]
-fn a_listing_shows_the_whole_tree_and_filters_by_tags() {
+fn listing_returns_whole_trees_and_filters_by_tags() {
     let mut lab = lab(0, json!({}));
     for (name, tags) in [
         ("a", json!({ "example.dev/owner": "one:1", "team": "x" })),
@@ -226,7 +226,7 @@ fn quotas_are_named_with_limit_and_use() {
 }
 
 #[test]
-fn a_wrong_request_names_the_field() {
+fn invalid_request_names_the_field() {
     let mut lab = lab(0, json!({}));
     let id = lab.balancer("web");
     lab.ok(&listener(&id, 80));

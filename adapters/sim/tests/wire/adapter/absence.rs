@@ -1,4 +1,4 @@
-//! Absence must be proven: wrong credentials, empty clouds and mass disappearance delete nothing.
+//! Absence must be proven: wrong credentials, empty clouds and mass disappearance must delete nothing.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::adapter::bench::{Bench, bench, live, until};
 /// Nodes of a large cluster, references in one request.
 const NODES: u32 = 5000;
 const REFS: u32 = 500;
-/// Machines of other people in the project.
+/// Instances of other owners in the project.
 const STRANGERS: u32 = 3;
 
-/// Who asks for so long has asked for longer than the consistency horizon of the bench.
+/// Time after which the consistency horizon of the bench has passed.
 const BEYOND_THE_HORIZON: Duration = Duration::from_secs(3);
 
-/// The cluster's nodes: others have the first numbers.
+/// The cluster's nodes; the other instances have the first numbers.
 fn node(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{:04}", n + STRANGERS))
 }
@@ -27,14 +27,14 @@ async fn ask(bench: &Bench, refs: impl IntoIterator<Item = Ref>) -> Vec<Instance
     bench.adapter.batch_get(live(), refs).await.expect("possible").results
 }
 
-/// How many of all nodes are said to be so.
+/// How many of all nodes have this existence.
 async fn count(bench: &Bench, wanted: Existence) -> usize {
     let asking = (0..NODES / REFS).map(|n| ask(bench, (n * REFS + 1..=(n + 1) * REFS).map(node)));
     let results = join_all(asking).await.into_iter().flatten();
     results.filter(|result| result.existence() == wanted).count()
 }
 
-/// How many are ever said to be gone, by who asks for longer than the consistency horizon.
+/// How many are GONE at any time until the consistency horizon has passed.
 async fn ever_gone(bench: &Bench) -> usize {
     let (started, mut gone, mut rounds) = (tokio::time::Instant::now(), 0, 0);
     while started.elapsed() < BEYOND_THE_HORIZON || rounds < 3 {
@@ -44,7 +44,7 @@ async fn ever_gone(bench: &Bench) -> usize {
     gone
 }
 
-/// As if the credentials opened another project: nothing is listed, and none of the nodes is found.
+/// Acts as if the credentials were for another project: nothing is listed, and none of the nodes is found.
 async fn another_project(bench: &Bench) {
     let missing: Vec<String> = (1..=NODES + STRANGERS + 100).map(|n| format!("i-{n:04}")).collect();
     for (operation, body) in [
@@ -70,18 +70,18 @@ async fn becomes(bench: &Bench, one: Ref, wanted: Existence) -> InstanceResult {
     last
 }
 
-/// P22, from the start: the project has machines, and none of ours.
+/// P22, from the start: the project has instances, none of which belongs to the cluster.
 #[tokio::test]
-async fn wrong_credentials_from_the_start_delete_nothing() {
+async fn foreign_credentials_at_start_delete_nothing() {
     let bench = bench().await;
     bench.cloud.machines(STRANGERS.into()).await;
     assert_eq!(ever_gone(&bench).await, 0);
     assert_eq!(count(&bench, Existence::NotVisible).await, NODES as usize);
 }
 
-/// P22, while it runs, whatever the self-check says: another project, the same, or nothing.
+/// P22, at run time, with any result of the self-check: another project, the same, or nothing.
 #[tokio::test]
-async fn credentials_that_open_another_project_later_delete_nothing() {
+async fn credentials_of_another_project_later_delete_nothing() {
     let project = |name: &str| json!({ "account": "sim", "project": name, "region": "sim-1" });
     for check in [
         json!({ "status": 200, "body": project("other") }),
@@ -96,12 +96,12 @@ async fn credentials_that_open_another_project_later_delete_nothing() {
         another_project(&bench).await;
         assert_eq!(ever_gone(&bench).await, 0, "{check}");
         bench.cloud.admin(Http::DELETE, "faults", Value::Null).await;
-        assert_eq!(count(&bench, Existence::Exists).await, NODES as usize, "{check}: and then all is well");
+        assert_eq!(count(&bench, Existence::Exists).await, NODES as usize, "{check}: then all exist again");
     }
 }
 
 #[tokio::test]
-async fn one_alone_is_not_gone_because_all_others_vanished_before_anybody_looked() {
+async fn single_missing_instance_needs_a_witness() {
     let bench = bench().await;
     bench.cloud.machines(u64::from(STRANGERS) + 20).await;
     ask(&bench, (1..=20).map(node)).await;
@@ -115,7 +115,7 @@ async fn one_alone_is_not_gone_because_all_others_vanished_before_anybody_looked
 }
 
 #[tokio::test]
-async fn nodes_that_go_one_after_another_are_gone_each() {
+async fn nodes_deleted_one_by_one_are_each_gone() {
     let bench = bench().await;
     bench.cloud.machines(u64::from(STRANGERS) + 3).await;
     ask(&bench, (1..=3).map(node)).await;
@@ -127,13 +127,17 @@ async fn nodes_that_go_one_after_another_are_gone_each() {
         let result = becomes(&bench, node(n), Existence::Gone).await;
         let evidence = result.evidence.expect("proof");
         assert_eq!(evidence.method(), Method::DirectGetNotFound);
-        assert_eq!(evidence.witnesses > 0, witnesses, "node {n}: for the last one the credentials speak");
+        assert_eq!(
+            evidence.witnesses > 0,
+            witnesses,
+            "node {n}: for the last one, the credentials are the witness"
+        );
         assert_eq!(evidence.scope.map(|scope| scope.project), Some("demo".to_owned()));
     }
 }
 
 #[tokio::test]
-async fn one_that_ended_is_gone_once_somebody_bears_witness() {
+async fn terminated_instance_is_gone_with_a_witness() {
     let bench = bench().await;
     bench.cloud.machines(u64::from(STRANGERS) + 1).await;
     for n in 1..=STRANGERS {
@@ -142,19 +146,23 @@ async fn one_that_ended_is_gone_once_somebody_bears_witness() {
     let path = format!("instances/i-{:04}", 1 + STRANGERS);
     bench.cloud.admin(Http::PATCH, &path, json!({ "status": "terminated" })).await;
     let result = becomes(&bench, node(1), Existence::Gone).await;
-    assert_eq!(result.evidence.expect("proof").method(), Method::TerminalState, "the credentials speak");
+    assert_eq!(
+        result.evidence.expect("proof").method(),
+        Method::TerminalState,
+        "the credentials are the witness"
+    );
     let silent =
         json!({ "match": { "operation": "GetProject" }, "action": { "respond": { "status": 503 } } });
     bench.cloud.fault(silent).await;
-    assert_eq!(ask(&bench, [node(1)]).await[0].existence(), Existence::NotVisible, "nobody does");
+    assert_eq!(ask(&bench, [node(1)]).await[0].existence(), Existence::NotVisible, "no witness");
     bench.cloud.machines(1).await;
     let results = ask(&bench, [node(1), node(2)]).await;
-    assert_eq!(results[0].existence(), Existence::Gone, "another one does");
+    assert_eq!(results[0].existence(), Existence::Gone, "another node is the witness");
     assert_eq!(results[0].evidence.as_ref().map(|evidence| evidence.witnesses), Some(1));
 }
 
 #[tokio::test]
-async fn one_that_was_missing_and_is_seen_again_exists() {
+async fn instance_that_reappears_exists() {
     let bench = bench().await;
     bench.cloud.machines(u64::from(STRANGERS) + 2).await;
     let missing = json!({ "instances": [], "missing": ["i-0004"] });

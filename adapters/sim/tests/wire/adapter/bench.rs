@@ -32,10 +32,10 @@ use crate::{
 
 /// Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a condition.
+/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(5);
 
-/// For how long reads may lag behind writes, as the adapter is told.
+/// The consistency horizon in the adapter's flags.
 pub(crate) const HORIZON: Duration = Duration::from_secs(2);
 
 /// Flags for free ports and this configuration file.
@@ -72,7 +72,7 @@ pub(crate) struct Bench {
     pub(crate) adapter: TestAdapter,
 }
 
-/// A fast cloud and an adapter that knows it.
+/// A fast cloud, and an adapter that has passed its self-check.
 pub(crate) async fn bench() -> Bench {
     bench_with(json!({})).await
 }
@@ -96,7 +96,7 @@ pub(crate) fn context() -> RequestContext {
     }
 }
 
-/// Asks the vendor now.
+/// A context that demands a fresh answer from the vendor.
 pub(crate) fn live() -> RequestContext {
     RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
 }
@@ -105,23 +105,23 @@ pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
     Fence { scope: "service-controller/0".into(), epoch, sequence }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(TICK).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+    waited.await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 impl TestAdapter {
-    /// Does not wait for the cloud.
+    /// Does not wait for the self-check.
     pub(crate) async fn start(url: &str) -> Self {
         Self::start_with(url, "").await
     }
 
-    /// The same with a further line of configuration.
+    /// The same, with an additional line of configuration.
     pub(crate) async fn start_with(url: &str, config: &str) -> Self {
         let bucket = "{rate: 100000, burst: 10000}";
         let families = ["compute", "network", "loadbalancer", "identity"];
@@ -140,7 +140,7 @@ impl TestAdapter {
         Self::serve((config, options), driver, std::convert::identity).await
     }
 
-    /// An adapter with these flags and this driver, and something before its services.
+    /// An adapter with these flags and this driver, and a layer in front of its services.
     pub(crate) async fn serve<D: Driver>(
         (config, options): (NamedTempFile, Options),
         driver: D,
@@ -156,7 +156,7 @@ impl TestAdapter {
         Self { channel, http, stop, serving, _config: config }
     }
 
-    /// Waits until it knows its cloud.
+    /// Waits until it has passed its self-check.
     pub(crate) async fn ready(&self) {
         until("the self-check", async || {
             let request = GetInfoRequest { context: Some(context()) };
@@ -191,7 +191,7 @@ impl TestAdapter {
         Ok(self.instances().batch_get_instances(request).await?.into_inner())
     }
 
-    /// Puts a set whose ID says what is in it.
+    /// Puts a backend set whose ID is derived from its content.
     pub(crate) async fn put(&self, backends: &[Backend]) -> String {
         let id = format!("{backends:?}");
         let id =
@@ -227,7 +227,7 @@ impl TestAdapter {
         Ok(self.balancers().ensure_load_balancer(request.clone()).await?.into_inner())
     }
 
-    /// Repeats until it is no longer pending.
+    /// Repeats the request until the answer is not PENDING.
     pub(crate) async fn ensured(&self, request: &EnsureLoadBalancerRequest) -> EnsureLoadBalancerResponse {
         let patient = async {
             loop {
@@ -235,7 +235,7 @@ impl TestAdapter {
                 if answer.state() != LoadBalancerState::Pending {
                     return answer;
                 }
-                assert!(answer.retry_after.is_some(), "pending says when to ask again");
+                assert!(answer.retry_after.is_some(), "PENDING has a retry delay");
                 tokio::time::sleep(TICK).await;
             }
         };
@@ -260,7 +260,7 @@ impl TestAdapter {
                 if answer.state() == LoadBalancerState::Absent {
                     return answer;
                 }
-                assert!(answer.retry_after.is_some(), "deleting says when to ask again");
+                assert!(answer.retry_after.is_some(), "DELETING has a retry delay");
                 tokio::time::sleep(TICK).await;
             }
         };

@@ -1,4 +1,4 @@
-//! The cloud's token: nobody but the cloud ever sees it, a rejected one stops all calls, and another one takes its place.
+//! The cloud's token: it is sent to the cloud only, a rejected one stops all calls, and another one replaces it.
 
 use std::{fs, process::Stdio, time::Duration};
 
@@ -28,14 +28,14 @@ use crate::{
 
 const CANARY: &str = "canary-7f3a-secret";
 
-/// A cloud that asks for the canary, and tells it to everybody in its errors.
+/// A cloud that requires the canary, and repeats it in all its errors.
 async fn indiscreet_cloud(serving: &mut JoinSet<std::io::Result<()>>) -> (String, SharedCloud) {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
     let cloud = SharedCloud::new(Cloud::new(project).with_token(CANARY));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     serving.spawn(serve(listener, cloud.clone(), CancellationToken::new()));
-    // So long a beginning that an excerpt would end inside of the token.
+    // With a prefix of this length, an excerpt would end inside of the token.
     let body = json!({ "code": "odd", "message": format!("{}{CANARY} is what you sent", "x".repeat(100)) });
     let respond = json!({ "respond": { "status": 500, "body": body } });
     let rule = json!({ "match": { "operation": "ListInstances" }, "when": { "next": 3 }, "action": respond });
@@ -44,13 +44,16 @@ async fn indiscreet_cloud(serving: &mut JoinSet<std::io::Result<()>>) -> (String
 }
 
 async fn admin(url: &str, path: &str, body: &Value) {
-    #[expect(clippy::disallowed_methods, reason = "the test plays the vendor's operator")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let request = client.post(format!("{url}/admin/{path}")).bearer_auth(CANARY).json(body);
     assert!(request.send().await.expect("an answer").status().is_success());
 }
 
-/// Everything that callers get to see.
+/// Everything that callers receive.
 async fn answers(channel: Channel) -> String {
     let mut told = String::new();
     let mut info = AdapterServiceClient::new(channel.clone());
@@ -106,15 +109,15 @@ async fn the_token_is_in_no_answer_no_metric_and_no_log_line() {
     let grpc = started["grpc"].as_str().expect("told");
     let channel = Endpoint::try_from(format!("http://{grpc}")).expect("an address").connect_lazy();
     let answers = answers(channel).await;
-    assert!(answers.contains("[secret] is what you"), "the cloud was indiscreet: {answers}");
-    #[expect(clippy::disallowed_methods, reason = "the test plays Prometheus")]
+    assert!(answers.contains("[secret] is what you"), "the cloud repeated the token: {answers}");
+    #[expect(clippy::disallowed_methods, reason = "the test acts as Prometheus")]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let page = format!("http://{}/metrics", started["http"].as_str().expect("told"));
     let metrics = client.get(page).send().await.expect("a page").text().await.expect("text");
     assert!(metrics.contains("cloud_adapter_vendor_calls_total"));
     adapter.kill().await.expect("runs");
     text.push_str(&rest.join_next().await.expect("reads").expect("to the end"));
-    assert!(text.contains("Vendor request"), "the log has what is worth hiding");
+    assert!(text.contains("Vendor request"), "the log is verbose enough");
     for (name, told) in [("answers", answers), ("metrics", metrics), ("log", text)] {
         let leak = told.lines().find(|line| line.contains(CANARY));
         assert_eq!(leak, None, "{name}");
@@ -122,7 +125,7 @@ async fn the_token_is_in_no_answer_no_metric_and_no_log_line() {
 }
 
 #[tokio::test]
-async fn rejected_credentials_stop_all_calls_and_nobody_is_told_that_anything_is_gone() {
+async fn rejected_credentials_stop_calls_and_prove_no_absence() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
     let node = || [Ref::NodeName("node-1".into())];

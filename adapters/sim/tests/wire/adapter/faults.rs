@@ -1,4 +1,4 @@
-//! Answers that get lost, vendors that refuse, load balancers that break.
+//! Lost responses, refusals of the vendor, load balancers in ERROR.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -18,7 +18,7 @@ fn once(operation: &str, action: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_lost_answer_makes_no_second_object() {
+async fn lost_answer_creates_no_duplicate() {
     let operations = ["CreateLoadBalancer", "CreateListener", "UpdateLoadBalancer"];
     let actions =
         [json!("close_after"), json!("truncate_body"), json!({ "respond_after": { "status": 504 } })];
@@ -39,7 +39,7 @@ async fn lost(operation: &str, action: &Value) {
 }
 
 #[tokio::test]
-async fn a_write_that_was_not_done_is_repeated_after_a_look() {
+async fn failed_write_is_repeated_after_a_read() {
     let bench = bench().await;
     bench.cloud.fault(once("CreateListener", &json!({ "respond": { "status": 502 } }))).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
@@ -48,7 +48,7 @@ async fn a_write_that_was_not_done_is_repeated_after_a_look() {
 }
 
 #[tokio::test]
-async fn who_waits_for_reads_after_a_failure_is_told_of_the_failure() {
+async fn failure_is_reported_while_waiting_for_reads() {
     let bench = bench_with(json!({ "consistency_ms": 3000 })).await;
     let down =
         json!({ "match": { "operation": "CreateLoadBalancer" }, "action": { "respond": { "status": 503 } } });
@@ -69,11 +69,11 @@ async fn who_waits_for_reads_after_a_failure_is_told_of_the_failure() {
     let (waits, refusal) = (waits.expect("told"), refusal.expect("told"));
     assert!(waits.starts_with("create load balancer "), "{waits}");
     assert!(waits.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{waits}");
-    assert_eq!(waits, format!("{refusal}; looks first whether it was done"), "the same words");
+    assert_eq!(waits, format!("{refusal}; checks first whether it was done"), "the same message");
 }
 
 #[tokio::test]
-async fn reads_that_lag_behind_make_no_second_object() {
+async fn lagging_reads_create_no_duplicate() {
     let bench = bench_with(json!({ "consistency_ms": 700 })).await;
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
@@ -85,12 +85,12 @@ async fn reads_that_lag_behind_make_no_second_object() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_before_reads_show_it_is_deleted_all_the_same() {
+async fn deletion_works_before_reads_show_the_object() {
     let bench = bench_with(json!({ "consistency_ms": 1500 })).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let made = until("the create", async || bench.cloud.count(Operation::CreateLoadBalancer) == 1);
     tokio::select! {
-        // The caller hangs up as soon as the cloud has taken the create.
+        // The caller closes the connection as soon as the cloud has accepted the create.
         answer = bench.adapter.ensure(&request) => panic!("too early: {answer:?}"),
         () = made => (),
     }
@@ -99,7 +99,7 @@ async fn what_is_deleted_before_reads_show_it_is_deleted_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
+async fn refusal_names_the_step_and_quotes_the_vendor() {
     let bench = bench().await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     for (action, reason) in [
@@ -119,7 +119,7 @@ async fn a_refusal_is_told_with_the_step_and_the_vendors_words() {
 }
 
 #[tokio::test]
-async fn a_throttled_write_is_sent_once_more_when_the_pause_is_over_and_then_told() {
+async fn throttled_write_is_retried_once_then_reported() {
     let bench = bench().await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let action = json!({ "respond": { "status": 429, "headers": { "retry-after": "1" } } });
@@ -140,7 +140,7 @@ async fn a_throttled_write_is_sent_once_more_when_the_pause_is_over_and_then_tol
 }
 
 #[tokio::test]
-async fn one_that_broke_is_told_and_made_anew_if_that_is_allowed() {
+async fn error_is_reported_and_recreated_only_if_allowed() {
     let bench = bench().await;
     bench.cloud.fault(once("CreateListener", &json!("error_state"))).await;
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;

@@ -1,4 +1,4 @@
-//! Fewer calls: many questions, few vendor calls, counted at the cloud. The properties are those of the budgets page.
+//! Few vendor calls for many requests, counted by the cloud. The properties P8 to P11 are in docs/limits.md.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ fn id(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
 }
 
-/// No older than so long.
+/// A context with this maximum age.
 fn within(seconds: i64) -> RequestContext {
     let max_staleness = Some(prost_types::Duration { seconds, nanos: 0 });
     RequestContext { max_staleness, ..context() }
 }
 
-/// Asks for all nodes, ten requests at once. Returns how many there are.
+/// Requests all nodes, in ten concurrent requests. Returns how many exist.
 async fn ask_for_all(bench: &Bench, context: &RequestContext) -> usize {
     let asking = (0..NODES / REFS).map(|n| {
         let refs = (n * REFS + 1..=(n + 1) * REFS).map(id);
@@ -44,7 +44,7 @@ async fn ask_for_all(bench: &Bench, context: &RequestContext) -> usize {
 
 /// P8.
 #[tokio::test]
-async fn five_thousand_nodes_cost_as_many_calls_as_they_have_pages_and_then_none() {
+async fn five_thousand_nodes_cost_one_call_per_page_then_none() {
     let bench = bench().await;
     bench.cloud.machines(NODES.into()).await;
     assert_eq!(ask_for_all(&bench, &live()).await, NODES as usize);
@@ -54,7 +54,7 @@ async fn five_thousand_nodes_cost_as_many_calls_as_they_have_pages_and_then_none
         assert_eq!(ask_for_all(&bench, &within(60)).await, NODES as usize);
         assert_eq!(ask_for_all(&bench, &context()).await, NODES as usize);
     }
-    assert_eq!(bench.cloud.counts().total, live, "what is fresh is not asked for");
+    assert_eq!(bench.cloud.counts().total, live, "fresh data is not read again");
 }
 
 /// P10.
@@ -88,7 +88,7 @@ async fn a_throttled_batch_never_becomes_single_calls() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_asked_for_again_and_again() {
+async fn missing_key_is_not_read_repeatedly() {
     let bench = bench().await;
     bench.cloud.machines(3).await;
     for _ in 0..20 {
@@ -101,7 +101,7 @@ async fn what_is_not_there_is_not_asked_for_again_and_again() {
 }
 
 #[tokio::test]
-async fn what_is_gone_stays_so_without_a_call_until_it_is_seen() {
+async fn gone_instance_stays_gone_without_vendor_calls() {
     let bench = bench().await;
     bench.cloud.machines(3).await;
     bench.adapter.batch_get(live(), (1..=3).map(id)).await.expect("seen once");
@@ -121,7 +121,7 @@ async fn what_is_gone_stays_so_without_a_call_until_it_is_seen() {
 }
 
 #[tokio::test]
-async fn one_question_costs_one_call_however_large_the_cloud_is() {
+async fn one_lookup_costs_one_call_in_a_large_cloud() {
     let bench = bench().await;
     bench.cloud.machines(NODES.into()).await;
     ask_for_all(&bench, &live()).await;
@@ -134,7 +134,7 @@ async fn one_question_costs_one_call_however_large_the_cloud_is() {
 }
 
 #[tokio::test]
-async fn what_was_seen_before_a_write_is_not_taken_for_what_is_there_after_it() {
+async fn reads_before_a_write_do_not_count_after_it() {
     let bench = bench().await;
     let first = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     bench.adapter.ensured(&first).await;
@@ -153,7 +153,7 @@ async fn many_pages() -> Bench {
     many_pages_after(0).await
 }
 
-/// A cloud with three load balancers and an adapter that gets one on a page: a listing is three calls. Reads show writes so much later.
+/// A cloud with three load balancers and an adapter with a page size of one: a listing costs three calls. Reads lag by this much.
 async fn many_pages_after(consistency_ms: u64) -> Bench {
     let provisioning = json!({ "create_ms": 50, "update_ms": 50, "delete_ms": 0 });
     let settings = json!({ "provisioning": provisioning, "consistency_ms": consistency_ms });
@@ -166,7 +166,7 @@ async fn many_pages_after(consistency_ms: u64) -> Bench {
         let request = adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
         adapter.ensured(&request).await;
     }
-    // Whose listings are younger than the horizon asks for all: the adapter before may have written.
+    // An adapter whose listings are younger than the horizon lists all: the process before it may have written.
     let late = async || {
         let mut request = adapter.request("a", spec([tcp(80)]), &[backend(1)]).await;
         request.context = Some(within(0));
@@ -178,9 +178,9 @@ async fn many_pages_after(consistency_ms: u64) -> Bench {
     Bench { cloud, adapter }
 }
 
-/// The question for one key shows as little as a listing does.
+/// A read of one key lags as much as a listing does.
 #[tokio::test]
-async fn a_create_of_which_nobody_heard_is_not_made_again_before_reads_show_it() {
+async fn create_with_lost_answer_waits_for_reads() {
     let bench = many_pages_after(700).await;
     let action = json!({ "respond_after": { "status": 504 } });
     let rule =
@@ -193,9 +193,9 @@ async fn a_create_of_which_nobody_heard_is_not_made_again_before_reads_show_it()
     assert_eq!(state["load_balancers"].as_array().map(Vec::len), Some(4));
 }
 
-/// One question about the key proves that it is not there yet; from then on it is looked at alone.
+/// One read proves that the key does not exist yet; from then on only this key is read.
 #[tokio::test]
-async fn a_load_balancer_that_a_user_waits_for_is_polled_alone() {
+async fn urgent_load_balancer_is_polled_alone() {
     let bench = many_pages().await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;
@@ -211,9 +211,9 @@ async fn a_load_balancer_that_a_user_waits_for_is_polled_alone() {
     assert_eq!(counts.of(Operation::ListLoadBalancers), 0, "{counts:?}");
 }
 
-/// The listing of a moment ago does not show it.
+/// The previous listing does not show it.
 #[tokio::test]
-async fn what_there_is_of_a_key_is_found_before_another_one_is_made() {
+async fn existing_load_balancer_is_found_before_a_create() {
     let bench = many_pages().await;
     let LoadBalancerKey { cluster_id, owner_uid } = key("web");
     let tags = json!({ "cloudadapter.dev/cluster-id": cluster_id, "cloudadapter.dev/owner-uid": owner_uid });
@@ -226,9 +226,9 @@ async fn what_there_is_of_a_key_is_found_before_another_one_is_made() {
     assert_eq!(counts.of(Operation::ListLoadBalancers), 1, "{counts:?}");
 }
 
-/// What bears no tags of ours is found by a listing alone.
+/// Only a listing finds a load balancer without owner tags.
 #[tokio::test]
-async fn who_may_take_over_what_nobody_owns_needs_the_whole_listing() {
+async fn adoption_needs_the_whole_listing() {
     let bench = many_pages().await;
     let id = theirs(&bench, &its_name(&bench).await, json!({})).await;
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
@@ -237,9 +237,9 @@ async fn who_may_take_over_what_nobody_owns_needs_the_whole_listing() {
     assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
 }
 
-/// What one listing tells all of them costs more calls one by one.
+/// Where one listing is cheaper than single reads, it is made.
 #[tokio::test]
-async fn load_balancers_that_many_users_wait_for_are_polled_together() {
+async fn many_urgent_load_balancers_are_polled_together() {
     let bench = many_pages().await;
     let uids: Vec<String> = (0..12).map(|n| format!("web-{n}")).collect();
     join_all(uids.iter().map(async |uid| {
@@ -253,9 +253,9 @@ async fn load_balancers_that_many_users_wait_for_are_polled_together() {
     assert!(counts.of(Operation::ListLoadBalancers) > 4, "{counts:?}");
 }
 
-/// Nobody waits for what a resync changes.
+/// No user waits for what a resync changes.
 #[tokio::test]
-async fn what_is_done_in_the_background_is_listed() {
+async fn background_work_uses_listings() {
     let bench = many_pages().await;
     let mut request = bench.adapter.request("a", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     let context = RequestContext { priority: Priority::Background.into(), ..context() };

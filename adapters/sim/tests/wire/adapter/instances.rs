@@ -1,4 +1,4 @@
-//! Instances: the mirror, and what became of named ones.
+//! Instances: the watch, and the existence of named ones.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ async fn next(stream: &mut Stream) -> Option<Event> {
     message.map(|message| message.event.expect("an event"))
 }
 
-/// The next event that says more than how fresh the mirror is.
+/// The next event other than a Bookmark.
 async fn news(stream: &mut Stream) -> Event {
     loop {
-        let event = next(stream).await.expect("goes on");
+        let event = next(stream).await.expect("the stream continues");
         if !matches!(event, Event::Bookmark(_)) {
             return event;
         }
@@ -86,7 +86,7 @@ async fn many_watchers_share_one_listing() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_changes_and_goes_on_after_its_token() {
+async fn watch_reports_changes_and_resumes_after_its_token() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     let mut stream = watch(&bench, false, "").await;
@@ -97,7 +97,7 @@ async fn a_watch_tells_what_changes_and_goes_on_after_its_token() {
     };
     bench.cloud.admin(Http::PATCH, "instances/i-0001", json!({ "status": "stopped" })).await;
     bench.cloud.admin(Http::DELETE, "instances/i-0002", Value::Null).await;
-    // Somebody wants to know it exactly, and everybody learns it.
+    // One exact request updates the listing for all watchers.
     bench.adapter.batch_get(live(), [id(1)]).await.expect("possible");
     let mut second = watch(&bench, false, &token).await;
     for stream in [&mut stream, &mut second] {
@@ -112,13 +112,13 @@ async fn a_watch_tells_what_changes_and_goes_on_after_its_token() {
 }
 
 #[tokio::test]
-async fn a_token_of_another_process_starts_from_the_beginning() {
+async fn watch_token_of_another_process_starts_with_a_listing() {
     let bench = bench().await;
     let mut stream = watch(&bench, true, "123/instances/0").await;
     assert!(matches!(next(&mut stream).await, Some(Event::Reset(_))));
 }
 
-/// Asks until it is proven gone.
+/// Repeats the request until the instance is GONE.
 async fn gone(bench: &Bench, one: Ref) -> InstanceResult {
     let mut last = InstanceResult::default();
     until("the proof", async || {
@@ -131,7 +131,7 @@ async fn gone(bench: &Bench, one: Ref) -> InstanceResult {
 }
 
 #[tokio::test]
-async fn a_reference_that_is_too_long_is_refused_alone_and_nobody_is_asked() {
+async fn too_long_reference_fails_alone_without_vendor_call() {
     let bench = bench().await;
     let calls = bench.cloud.counts().total;
     let refs = [Ref::NodeName("x".repeat(257)), Ref::ProviderId(format!("sim://sim-1/{}", "x".repeat(501)))];
@@ -145,7 +145,7 @@ async fn a_reference_that_is_too_long_is_refused_alone_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn each_reference_has_its_own_answer_in_order() {
+async fn each_reference_has_its_own_result_in_order() {
     let bench = bench().await;
     bench.cloud.machines(4).await;
     bench.cloud.admin(Http::PATCH, "instances/i-0003", json!({ "status": "terminated" })).await;
@@ -184,22 +184,22 @@ async fn each_reference_has_its_own_answer_in_order() {
     assert_eq!(evidence(7).method(), Method::TerminalState);
     let error = answer.results[4].error.clone().expect("why");
     assert_eq!(error.reason(), Reason::FieldInvalid);
-    assert_eq!(bench.cloud.counts().total, calls + 2, "one listing, and one look-up for what it misses");
+    assert_eq!(bench.cloud.counts().total, calls + 2, "one listing, and one look-up for what it lacks");
 }
 
 #[tokio::test]
-async fn a_machine_that_was_never_seen_is_gone_only_when_reads_can_be_trusted() {
+async fn unseen_instance_is_gone_only_after_the_horizon() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
     let started = tokio::time::Instant::now();
     let first = bench.adapter.batch_get(live(), [id(1), id(99)]).await.expect("possible");
-    assert_eq!(first.results[1].existence(), Existence::NotVisible, "it may be a newborn");
+    assert_eq!(first.results[1].existence(), Existence::NotVisible, "it may be too new to be visible");
     gone(&bench, id(99)).await;
     assert!(started.elapsed() >= Duration::from_secs(2), "the consistency horizon");
 }
 
 #[tokio::test]
-async fn five_hundred_nodes_cost_one_look_up_and_then_nothing() {
+async fn five_hundred_nodes_cost_one_lookup_then_nothing() {
     let bench = bench().await;
     bench.cloud.machines(500).await;
     let first = bench.adapter.batch_get(context(), (1..=500).map(id)).await.expect("possible");
@@ -212,13 +212,13 @@ async fn five_hundred_nodes_cost_one_look_up_and_then_nothing() {
 }
 
 #[tokio::test]
-async fn a_listing_that_fails_is_never_absence() {
+async fn failed_listing_is_never_absence() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
     for (status, times, reason) in [
         (401, 1, Reason::VendorAuth),
         (403, 1, Reason::VendorForbidden),
-        // The first one only costs time: the call is sent once more.
+        // After the first one, the call is repeated.
         (429, 2, Reason::VendorThrottled),
         (503, 1, Reason::VendorUnavailable),
     ] {

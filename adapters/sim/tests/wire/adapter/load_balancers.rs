@@ -1,4 +1,4 @@
-//! Load balancers: made, changed, unmade, and what that costs.
+//! Load balancers: created, changed, deleted, and the cost of that.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::{
     support::wanted::{backend, key, owner, spec, tcp, udp},
 };
 
-/// Asks for it and hangs up: the work goes on without us.
+/// Sends a request and closes the connection: the work continues without its caller.
 async fn order(bench: &Bench, request: EnsureLoadBalancerRequest) {
     let mut client = bench.adapter.balancers();
     let asked = tokio::time::timeout(Duration::from_millis(50), client.ensure_load_balancer(request));
-    assert!(asked.await.is_err(), "nobody waits any more");
+    assert!(asked.await.is_err(), "the caller gave up");
 }
 
 #[tokio::test]
-async fn a_service_gets_its_load_balancer_and_a_repetition_costs_nothing() {
+async fn ensure_creates_once_and_repetition_costs_nothing() {
     let bench = bench().await;
     let request = bench.adapter.request("web", spec([tcp(80), udp(53)]), &[backend(1), backend(2)]).await;
     let made = bench.adapter.ensured(&request).await;
@@ -47,7 +47,7 @@ async fn a_service_gets_its_load_balancer_and_a_repetition_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_cloud_that_takes_its_time_is_waited_for() {
+async fn slow_load_balancer_stays_pending_until_active() {
     let provisioning = json!({ "provisioning": { "create_ms": 2200, "update_ms": 50, "delete_ms": 50 } });
     let bench = bench_with(provisioning).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
@@ -60,7 +60,7 @@ async fn a_cloud_that_takes_its_time_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_node_costs_a_difference_and_one_write_a_port() {
+async fn added_backend_costs_a_delta_and_one_write_per_port() {
     let bench = bench().await;
     let mut request =
         bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1), backend(2)]).await;
@@ -75,14 +75,14 @@ async fn a_node_costs_a_difference_and_one_write_a_port() {
     request.spec.as_mut().expect("set").backend_set_id = "next".into();
     let after = bench.adapter.ensured(&request).await;
     assert_eq!(bench.cloud.counts().writes, 2);
-    assert_eq!(after.applied_hash, before.applied_hash, "backends are no part of it");
+    assert_eq!(after.applied_hash, before.applied_hash, "the hash does not depend on backends");
     let members = &bench.cloud.balancer().await["pools"][0]["members"];
     let ids: Vec<_> = [0, 1].map(|at| members[at]["instance_id"].clone()).into();
     assert_eq!(ids, [json!("i-0002"), json!("i-0003")]);
 }
 
 #[tokio::test]
-async fn a_deletion_ends_when_a_look_finds_nothing() {
+async fn deletion_ends_when_a_listing_is_empty() {
     let bench = bench_with(json!({ "provisioning": { "delete_ms": 300 } })).await;
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;
@@ -96,7 +96,7 @@ async fn a_deletion_ends_when_a_look_finds_nothing() {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_all_writes_and_makes_none() {
+async fn dry_run_lists_all_writes_and_makes_none() {
     let bench = bench().await;
     let mut request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     request.dry_run = true;
@@ -133,12 +133,12 @@ async fn a_newer_desired_state_takes_over() {
     let mut second = bench.adapter.request("web", spec([tcp(443)]), &[backend(1)]).await;
     second.fence = Some(crate::adapter::bench::fence(1, 2));
     assert_eq!(bench.adapter.ensured(&second).await.state(), LoadBalancerState::Active);
-    assert_eq!(bench.cloud.count(Operation::CreateListener), 1, "the former ports were never made");
+    assert_eq!(bench.cloud.count(Operation::CreateListener), 1, "the former ports were never created");
     assert_eq!(bench.cloud.balancer().await["listeners"][0]["port"], json!(443));
 }
 
 #[tokio::test]
-async fn what_cannot_change_in_place_is_made_anew_if_that_is_allowed() {
+async fn immutable_change_recreates_only_if_allowed() {
     let bench = bench().await;
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;
@@ -153,10 +153,13 @@ async fn what_cannot_change_in_place_is_made_anew_if_that_is_allowed() {
 }
 
 #[tokio::test]
-async fn the_mirror_shows_what_is_ours_and_follows() {
+async fn watch_lists_own_load_balancers_and_their_changes() {
     let bench = bench().await;
     let theirs = json!({ "name": "theirs", "scheme": "internet", "tags": { "team": "x" } });
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let url = format!("{}/v1/load-balancers", bench.cloud.url);
     client.post(url).json(&theirs).send().await.expect("made");
@@ -171,7 +174,7 @@ async fn the_mirror_shows_what_is_ours_and_follows() {
     let mut next = async || {
         let message =
             tokio::time::timeout(PATIENCE, stream.message()).await.expect("in time").expect("no error");
-        message.expect("goes on").event.expect("an event")
+        message.expect("the stream continues").event.expect("an event")
     };
     loop {
         match next().await {
@@ -195,11 +198,11 @@ async fn the_mirror_shows_what_is_ours_and_follows() {
         }
     }
     let left = bench.cloud.balancer().await;
-    assert_eq!(left["name"], json!("theirs"), "what is not ours stays");
+    assert_eq!(left["name"], json!("theirs"), "foreign objects stay");
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_cuts_nothing() {
+async fn closed_connection_does_not_interrupt_work() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 200, "update_ms": 50 } })).await;
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     order(&bench, request).await;
@@ -208,7 +211,7 @@ async fn a_caller_that_hangs_up_cuts_nothing() {
 }
 
 #[tokio::test]
-async fn twenty_services_that_wait_share_their_looks() {
+async fn twenty_pending_services_share_their_listings() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 1000, "update_ms": 10 } })).await;
     let mut requests = Vec::new();
     for n in 0..20 {
@@ -222,5 +225,5 @@ async fn twenty_services_that_wait_share_their_looks() {
     }
     assert_eq!(bench.cloud.counts().writes, 60);
     let looks = bench.cloud.count(Operation::ListLoadBalancers);
-    assert!(looks < 60, "{looks} looks for 20 Services with 3 writes each");
+    assert!(looks < 60, "{looks} listings for 20 Services with 3 writes each");
 }

@@ -1,4 +1,4 @@
-//! Whose a load balancer is: fences that outlive the process, adoption, tags that somebody took off, and old hashes.
+//! Ownership of load balancers: fences that survive the process, adoption, removed tags, and old hashes.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -23,7 +23,7 @@ fn known(id: &str) -> Option<Known> {
     Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() })
 }
 
-/// A new process in place of the old one: it knows what the cloud says, and nothing else.
+/// Replaces the process by a new one, which knows only what the cloud shows.
 async fn restart(bench: Bench) -> Bench {
     let Bench { cloud, adapter } = bench;
     adapter.kill().await;
@@ -33,9 +33,12 @@ async fn restart(bench: Bench) -> Bench {
     Bench { cloud, adapter }
 }
 
-/// One call of the vendor's own API, as by a person.
+/// One call of the vendor's API, as made by a user.
 async fn vendor(bench: &Bench, method: Method, path: &str, body: Value) -> Value {
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let request = client.request(method, format!("{}/v1/{path}", bench.cloud.url)).json(&body);
     let response = request.send().await.expect("an answer");
@@ -45,7 +48,7 @@ async fn vendor(bench: &Bench, method: Method, path: &str, body: Value) -> Value
     answer
 }
 
-/// Sets all tags of a load balancer, and waits until that is done.
+/// Sets all tags of a load balancer, and waits until that is complete.
 async fn tag(bench: &Bench, id: &str, tags: Value) {
     vendor(bench, Method::PATCH, &format!("load-balancers/{id}"), json!({ "tags": tags })).await;
     let path = format!("load-balancers/{id}");
@@ -54,7 +57,7 @@ async fn tag(bench: &Bench, id: &str, tags: Value) {
     bench.cloud.count_from_here();
 }
 
-/// A load balancer that a person made.
+/// A load balancer created by a user.
 pub(crate) async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
     let made = json!({ "name": name, "scheme": "internet", "tags": tags });
     let made = vendor(bench, Method::POST, "load-balancers", made).await;
@@ -120,7 +123,7 @@ async fn a_new_process_knows_the_newest_writer_from_the_tags() {
 }
 
 #[tokio::test]
-async fn another_scope_waits_for_the_work_under_way() {
+async fn other_fence_scope_waits_for_work_in_progress() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 2500 } })).await;
     let first = request(&bench).await;
     assert_eq!(bench.adapter.ensure(&first).await.expect("taken").state(), LoadBalancerState::Pending);
@@ -133,7 +136,7 @@ async fn another_scope_waits_for_the_work_under_way() {
 }
 
 #[tokio::test]
-async fn who_waits_for_what_is_no_longer_wanted_is_told_at_once() {
+async fn superseded_caller_is_answered_at_once() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 1500 } })).await;
     let first = request(&bench).await;
     let newer = async {
@@ -147,7 +150,7 @@ async fn who_waits_for_what_is_no_longer_wanted_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_hash_of_an_older_version_rewrites_nothing() {
+async fn older_hash_version_causes_no_write() {
     let bench = bench().await;
     let request = request(&bench).await;
     bench.adapter.ensured(&request).await;
@@ -161,7 +164,7 @@ async fn a_hash_of_an_older_version_rewrites_nothing() {
 }
 
 #[tokio::test]
-async fn an_unowned_one_of_its_name_is_taken_only_if_that_is_allowed() {
+async fn unowned_load_balancer_is_adopted_by_name_if_allowed() {
     let bench = bench().await;
     let name = its_name(&bench).await;
     let id = theirs(&bench, &name, json!({ "team": "x" })).await;
@@ -174,19 +177,20 @@ async fn an_unowned_one_of_its_name_is_taken_only_if_that_is_allowed() {
     request.dry_run = true;
     let told = bench.adapter.ensure(&request).await.expect("possible");
     let steps: Vec<_> = told.plan.iter().map(|step| step.description.clone()).collect();
-    assert_eq!(steps[0], format!("tag load balancer {id} as ours"), "first of all: {steps:?}");
+    assert_eq!(steps[0], format!("tag load balancer {id} with its owner"), "the first step: {steps:?}");
     request.dry_run = false;
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
     let balancer = bench.cloud.balancer().await;
-    assert_eq!(balancer["id"], json!(id), "no second one");
+    assert_eq!(balancer["id"], json!(id), "no second load balancer");
     assert_eq!(
         (&balancer["tags"]["team"], &balancer["tags"]["cloudadapter.dev/owner-uid"]),
         (&json!("x"), &json!("web"))
     );
 }
 
+// Behaviour: SF13
 #[tokio::test]
-async fn what_a_go_controller_made_for_the_service_is_taken_if_that_is_allowed_and_for_another_never() {
+async fn go_controller_load_balancer_is_adopted_only_if_allowed() {
     let bench = bench().await;
     let others = theirs(&bench, "a0123456789abcdef0123456789abcde", json!({})).await;
     let id = theirs(&bench, "aweb", json!({ "kubernetes.io/service-name": "shop/web" })).await;
@@ -204,7 +208,7 @@ async fn what_a_go_controller_made_for_the_service_is_taken_if_that_is_allowed_a
 }
 
 #[tokio::test]
-async fn the_one_that_is_named_is_taken_and_a_foreign_one_never() {
+async fn adoption_by_id_refuses_foreign_load_balancers() {
     let bench = bench().await;
     let foreign = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/owner-uid": "web" });
     let foreign = theirs(&bench, "foreign", foreign).await;
@@ -229,16 +233,16 @@ async fn the_one_that_is_named_is_taken_and_a_foreign_one_never() {
     );
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
 
-    // It was there before, and stays.
+    // It existed before its owner, and stays.
     bench.adapter.deleted("web").await;
     assert_eq!(bench.cloud.count(Operation::DeleteLoadBalancer), 0);
     let state = bench.cloud.state().await;
     let left = state["load_balancers"].as_array().and_then(|all| all.iter().find(|one| one["id"] == *open));
-    assert_eq!(left.expect("it is there")["tags"], json!({ "cloudadapter.dev/adopt": "news, shop" }));
+    assert_eq!(left.expect("it still exists")["tags"], json!({ "cloudadapter.dev/adopt": "news, shop" }));
 }
 
 #[tokio::test]
-async fn one_without_its_tags_is_deleted_by_name_or_by_id_and_a_foreign_one_never() {
+async fn untagged_load_balancer_is_deleted_by_name_or_id() {
     let bench = bench().await;
     bench.adapter.ensured(&request(&bench).await).await;
     tag(&bench, "lb-0001", json!({})).await;
@@ -259,7 +263,7 @@ async fn one_without_its_tags_is_deleted_by_name_or_by_id_and_a_foreign_one_neve
 }
 
 #[tokio::test]
-async fn a_dry_run_of_a_writer_that_was_replaced_tells_and_leaves_no_trace() {
+async fn dry_run_of_a_replaced_writer_leaves_no_trace() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 2500 } })).await;
     let mut work = request(&bench).await;
     assert_eq!(bench.adapter.ensure(&work).await.expect("taken").state(), LoadBalancerState::Pending);
@@ -276,11 +280,11 @@ async fn a_dry_run_of_a_writer_that_was_replaced_tells_and_leaves_no_trace() {
     let mut first = request(&bench).await;
     first.fence = Some(fence(1, 2));
     assert_eq!(bench.adapter.ensured(&first).await.state(), LoadBalancerState::Active);
-    assert_eq!(bench.cloud.counts().writes, 3, "the work went on as if nobody had asked");
+    assert_eq!(bench.cloud.counts().writes, 3, "the work continued as if the dry run had not been requested");
 }
 
 #[tokio::test]
-async fn what_would_replace_one_is_told_whole() {
+async fn dry_run_of_a_replacement_lists_all_steps() {
     let bench = bench().await;
     let mut request = request(&bench).await;
     bench.adapter.ensured(&request).await;
@@ -297,7 +301,7 @@ async fn what_would_replace_one_is_told_whole() {
 }
 
 #[tokio::test]
-async fn a_port_that_fails_is_told_by_state_and_condition() {
+async fn failed_port_is_reported_by_state_and_condition() {
     let bench = bench().await;
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;
@@ -312,7 +316,7 @@ async fn a_port_that_fails_is_told_by_state_and_condition() {
 }
 
 #[tokio::test]
-async fn what_calls_are_for_decides_how_urgent_they_are_and_trouble_is_counted() {
+async fn priority_depends_on_purpose_and_faults_are_counted() {
     let bench = bench().await;
     let lost =
         json!({ "match": { "operation": "CreateListener" }, "when": { "next": 1 }, "action": "close_after" });
@@ -337,9 +341,9 @@ async fn what_calls_are_for_decides_how_urgent_they_are_and_trouble_is_counted()
     }
 }
 
-/// P15: whoever dies while asking, there is one load balancer in the end.
+/// P15: there is one load balancer in the end, whichever process dies.
 #[tokio::test]
-async fn a_caller_that_is_killed_leaves_one_load_balancer() {
+async fn killed_caller_leaves_one_load_balancer() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 150, "update_ms": 20 } })).await;
     let request = request(&bench).await;
     for _ in 0..5 {
@@ -353,11 +357,11 @@ async fn a_caller_that_is_killed_leaves_one_load_balancer() {
     assert_eq!(bench.cloud.counts().writes, 3);
 }
 
-/// P9: 0 vendor calls for a resync, and pages and one after a restart.
+/// P9: 0 vendor calls for a resync, and pages plus one after a restart.
 #[tokio::test]
 async fn a_resync_of_two_hundred_services_costs_nothing() {
     const SERVICES: usize = 200;
-    /// Two full ones, and the end.
+    /// Two full pages, and the last one.
     const PAGES: u64 = 3;
     let bench = bench().await;
     let uids: Vec<String> = (0..SERVICES).map(|n| format!("web-{n}")).collect();

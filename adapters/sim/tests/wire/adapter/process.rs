@@ -1,4 +1,4 @@
-//! The program `adapter-sim` itself: flags, the cloud inside, signals, exit codes.
+//! The program `adapter-sim`: flags, the cloud inside its process, signals, exit codes.
 
 use std::{
     io::Write as _,
@@ -26,7 +26,7 @@ async fn ended(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn a_wrong_flag_ends_it_with_two_and_the_nearest_right_one() {
+async fn invalid_flag_exits_with_2_and_a_suggestion() {
     for (arguments, wanted) in [
         (&["--endpiont", "http://127.0.0.1:1"][..], "--endpoint"),
         (&["--endpoint", "127.0.0.1:9797"], "http://127.0.0.1:9797"),
@@ -41,7 +41,7 @@ async fn a_wrong_flag_ends_it_with_two_and_the_nearest_right_one() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_ends_it_with_two_and_is_named_with_its_flag() {
+async fn unusable_file_exits_with_2_and_names_the_flag() {
     let endpoint = [
         "--endpoint",
         "http://127.0.0.1:1",
@@ -58,7 +58,7 @@ async fn a_file_that_cannot_be_used_ends_it_with_two_and_is_named_with_its_flag(
     for (flag, path, named) in [
         ("--token-file", "/nowhere/token", "/nowhere/token"),
         ("--token-file", empty, "is empty"),
-        ("--token-file", odd, "no HTTP header"),
+        ("--token-file", odd, "not allowed in an HTTP header"),
         ("--config", "/nowhere/config.yaml", "/nowhere/config.yaml"),
     ] {
         let (code, text) = ended(&[&endpoint[..], &[flag, path]].concat()).await;
@@ -68,7 +68,7 @@ async fn a_file_that_cannot_be_used_ends_it_with_two_and_is_named_with_its_flag(
 }
 
 #[tokio::test]
-async fn alone_it_brings_its_own_cloud_and_ends_in_order() {
+async fn without_endpoint_it_starts_its_own_cloud() {
     let mut token = tempfile::NamedTempFile::new().expect("a file");
     writeln!(token, "s3cret").expect("room");
     let token = token.path().to_str().expect("a plain path");

@@ -1,4 +1,4 @@
-//! What is refused, with the reason by which a controller decides.
+//! Refusals, with the reasons by which controllers decide.
 
 use cloud_api_proto::{
     Reason,
@@ -14,7 +14,7 @@ use crate::{
     support::wanted::{backend, key, spec, tcp},
 };
 
-/// The refusal of a request for one port after a change.
+/// The refusal of a changed request for one port.
 async fn refusal(
     bench: &Bench,
     change: impl FnOnce(&mut EnsureLoadBalancerRequest),
@@ -29,7 +29,7 @@ fn spec_of(request: &mut EnsureLoadBalancerRequest) -> &mut LoadBalancerSpec {
 }
 
 #[tokio::test]
-async fn bad_fields_are_named_and_nothing_is_half_built() {
+async fn invalid_fields_are_named_and_nothing_is_created() {
     type Change = fn(&mut EnsureLoadBalancerRequest);
     let bench = bench().await;
     for (field, change) in [
@@ -68,7 +68,7 @@ async fn bad_fields_are_named_and_nothing_is_half_built() {
 }
 
 #[tokio::test]
-async fn an_unknown_parameter_is_answered_with_the_nearest() {
+async fn unknown_parameter_gets_the_nearest_name() {
     let bench = bench().await;
     let (reason, error) = refusal(&bench, |request| {
         spec_of(request).parameters.insert("algoritm".into(), "round-robin".into());
@@ -79,12 +79,12 @@ async fn an_unknown_parameter_is_answered_with_the_nearest() {
 }
 
 #[tokio::test]
-async fn what_the_cloud_cannot_do_is_unsupported() {
+async fn unsupported_features_are_refused() {
     type Change = fn(&mut EnsureLoadBalancerRequest);
     let bench = bench().await;
     for (name, change) in [
         (
-            "by port, too",
+            "also by port",
             (|request| {
                 spec_of(request).listeners[0].set_algorithm(Algorithm::SourceIpPort);
             }) as Change,
@@ -111,7 +111,7 @@ async fn an_unknown_backend_set_is_asked_for_at_once() {
 }
 
 #[tokio::test]
-async fn a_writer_that_was_replaced_is_told_to_stop() {
+async fn replaced_writer_gets_stale_fence() {
     let bench = bench().await;
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     request.fence = Some(fence(2, 1));
@@ -127,7 +127,7 @@ async fn a_writer_that_was_replaced_is_told_to_stop() {
 }
 
 #[tokio::test]
-async fn another_cluster_cannot_touch_what_is_ours() {
+async fn other_cluster_cannot_change_our_load_balancers() {
     let bench = bench().await;
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;

@@ -1,4 +1,4 @@
-//! An adapter that ends and begins again: nothing is lost, and the cloud is listed once.
+//! Restarts of an adapter: nothing is lost, and the cloud is listed once.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::LoadBalancerState;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn after_a_restart_one_listing_serves_all_that_is_as_desired() {
+async fn after_a_restart_one_listing_serves_all() {
     let bench = bench().await;
     let mut requests = Vec::new();
     for n in 0..8 {
@@ -35,7 +35,7 @@ async fn after_a_restart_one_listing_serves_all_that_is_as_desired() {
 }
 
 #[tokio::test]
-async fn a_killed_adapter_leaves_what_its_successor_completes() {
+async fn next_process_completes_work_of_a_killed_adapter() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 50, "update_ms": 50 } })).await;
     let request = bench.adapter.request("web", spec([tcp(80), tcp(443), tcp(8080)]), &[backend(1)]).await;
     let mut client = bench.adapter.balancers();
@@ -59,7 +59,7 @@ async fn a_killed_adapter_leaves_what_its_successor_completes() {
 }
 
 #[tokio::test]
-async fn told_to_stop_it_ends_in_order() {
+async fn sigterm_shuts_down_gracefully() {
     let mut bench = bench().await;
     bench.adapter.stop.cancel();
     let ended =

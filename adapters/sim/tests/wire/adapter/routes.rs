@@ -1,4 +1,4 @@
-//! Routes: laid, moved, removed, and what is never touched.
+//! Routes: created, moved, deleted, and foreign ones that are never changed.
 
 use std::time::Duration;
 
@@ -57,13 +57,13 @@ async fn apply(bench: &Bench, request: ApplyRoutesRequest) -> Result<ApplyRoutes
     Ok(bench.adapter.routes().apply_routes(request).await?.into_inner())
 }
 
-/// One outcome an item.
+/// One outcome per item.
 async fn outcomes(bench: &Bench, request: ApplyRoutesRequest) -> Vec<Outcome> {
     let answer = apply(bench, request).await.expect("possible");
     answer.results.iter().map(|result| result.outcome()).collect()
 }
 
-/// What the mirror shows.
+/// The routes that the watch lists.
 async fn mirror(bench: &Bench) -> Vec<Route> {
     let request = WatchRoutesRequest {
         context: Some(context()),
@@ -81,9 +81,12 @@ async fn mirror(bench: &Bench) -> Vec<Route> {
     routes
 }
 
-/// A route that somebody else laid.
+/// A route created outside of the adapter.
 async fn foreign(bench: &Bench, destination: &str, tags: serde_json::Value) {
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let route = json!({ "destination": destination, "next_hop_instance": "i-0001", "tags": tags });
     let url = format!("{}/v1/routes:batch", bench.cloud.url);
@@ -91,7 +94,7 @@ async fn foreign(bench: &Bench, destination: &str, tags: serde_json::Value) {
 }
 
 #[tokio::test]
-async fn two_hundred_routes_cost_one_write_and_a_repetition_nothing() {
+async fn two_hundred_routes_cost_one_write() {
     let bench = bench().await;
     bench.cloud.machines(200).await;
     let all = || request((1..=200).map(|n| upsert(n, n)), []);
@@ -121,7 +124,7 @@ async fn routes_move_with_their_nodes_and_go_with_them() {
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_reported_and_never_touched() {
+async fn foreign_routes_are_reported_and_never_changed() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     foreign(&bench, "10.244.1.0/24", json!({})).await;
@@ -154,7 +157,7 @@ async fn one_bad_route_fails_alone() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_too_long_fails_its_route_alone() {
+async fn too_long_name_fails_only_its_route() {
     type Change = fn(&mut RouteUpsert);
     let bench = bench().await;
     bench.cloud.machines(1).await;
@@ -182,7 +185,7 @@ async fn a_name_that_is_too_long_fails_its_route_alone() {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_the_calls_and_makes_none() {
+async fn dry_run_of_routes_lists_calls_and_makes_none() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     let mut dry = request([upsert(1, 1), upsert(2, 2)], []);
@@ -208,7 +211,7 @@ async fn refusals_carry_their_reason() {
 }
 
 #[tokio::test]
-async fn a_route_whose_machine_went_is_laid_anew() {
+async fn route_to_a_deleted_instance_is_recreated() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     outcomes(&bench, request([upsert(1, 1)], [])).await;
@@ -219,21 +222,21 @@ async fn a_route_whose_machine_went_is_laid_anew() {
 }
 
 #[tokio::test]
-async fn reads_that_lag_behind_lay_no_second_route() {
+async fn lagging_reads_create_no_second_route() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
     bench.cloud.settings(json!({ "consistency_ms": 300 })).await;
     assert_eq!(outcomes(&bench, request([upsert(1, 1)], [])).await, [Outcome::Applied]);
     let again = async || outcomes(&bench, request([upsert(1, 1)], [])).await == [Outcome::Unchanged];
-    until("a look that shows the route", again).await;
+    until("a listing that shows the route", again).await;
     assert_eq!(bench.cloud.state().await["routes"].as_array().map(Vec::len), Some(1));
     let removed = async || outcomes(&bench, request([], [delete(1)])).await == [Outcome::Unchanged];
-    until("a look that shows no route", removed).await;
+    until("a listing that does not show the route", removed).await;
     assert_eq!(bench.cloud.state().await["routes"], json!([]));
 }
 
 #[tokio::test]
-async fn a_foreign_route_that_the_listing_does_not_show_yet_costs_one_write() {
+async fn unlisted_foreign_route_costs_one_write() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     outcomes(&bench, request([upsert(2, 2)], [])).await;
@@ -241,8 +244,8 @@ async fn a_foreign_route_that_the_listing_does_not_show_yet_costs_one_write() {
     let writes = || bench.cloud.count(Operation::BatchRoutes);
     let before = writes();
     let laid = async || outcomes(&bench, request([upsert(1, 2)], [])).await;
-    assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses it, and the adapter looks");
-    assert_eq!(laid().await, [Outcome::Conflict], "now it knows whose it is");
+    assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses it, and the adapter lists");
+    assert_eq!(laid().await, [Outcome::Conflict], "now the adapter knows its owner");
     assert_eq!(writes(), before + 1);
 }
 
@@ -265,13 +268,13 @@ async fn a_new_process_knows_the_newest_writer_from_the_tags_of_routes() {
     assert_eq!(refused(apply(&bench, by(4, 99, vec![upsert(3, 3)])).await).0, Reason::StaleFence);
     let answer = apply(&bench, by(5, 8, vec![upsert(1, 2), upsert(2, 3)])).await.expect("possible");
     let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
-    assert_eq!(found, [Outcome::Applied, Outcome::Failed], "the second was laid by a newer request");
+    assert_eq!(found, [Outcome::Applied, Outcome::Failed], "a newer request created the second");
     assert_eq!(answer.results[1].error.as_ref().map(ItemError::reason), Some(Reason::StaleFence));
     assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_looked_for_before_anything_is_written_again() {
+async fn outcome_of_a_lost_answer_is_read_before_the_next_write() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     outcomes(&bench, request([upsert(2, 2)], [])).await;
@@ -283,11 +286,11 @@ async fn a_lost_answer_is_looked_for_before_anything_is_written_again() {
     assert_eq!(first.results[0].error.as_ref().map(ItemError::reason), Some(Reason::OutcomeUnknown));
     let doubtful = apply(&bench, request([upsert(1, 2), upsert(2, 2)], [])).await.expect("possible");
     let found: Vec<_> = doubtful.results.iter().map(|result| result.outcome()).collect();
-    assert_eq!(found, [Outcome::Pending, Outcome::Unchanged], "only what is in doubt waits");
+    assert_eq!(found, [Outcome::Pending, Outcome::Unchanged], "only the uncertain item waits");
     assert!(doubtful.results[0].retry_after.is_some());
     assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
     let settled = async || outcomes(&bench, request([upsert(1, 1)], [])).await == [Outcome::Unchanged];
-    until("a look that is late enough", settled).await;
+    until("a listing that is late enough", settled).await;
     assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
 }
 
@@ -315,7 +318,7 @@ async fn a_throttled_batch_is_one_call_and_answers_item_by_item() {
 }
 
 #[tokio::test]
-async fn requests_whose_callers_have_left_do_not_pile_up() {
+async fn abandoned_requests_do_not_accumulate() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
     let slow = json!({ "match": { "operation": "BatchRoutes" }, "action": { "delay_ms": 60_000 } });
@@ -332,7 +335,7 @@ async fn requests_whose_callers_have_left_do_not_pile_up() {
 }
 
 #[tokio::test]
-async fn a_route_without_tags_is_ours_if_it_leads_to_that_nodes_machine() {
+async fn untagged_route_is_owned_by_next_hop_instance() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     foreign(&bench, "10.244.1.0/24", json!({})).await;
@@ -342,7 +345,7 @@ async fn a_route_without_tags_is_ours_if_it_leads_to_that_nodes_machine() {
     let outside = RouteKey { destination: "10.245.1.0/24".into(), ..key(1) };
     let outside = RouteDelete { key: Some(outside), ..leaving(1, 1) };
     let kept = outcomes(&bench, request([], [delete(1), leaving(1, 2), outside])).await;
-    assert_eq!(kept, [Outcome::Unchanged; 3], "no proof, another machine, outside of the CIDRs");
+    assert_eq!(kept, [Outcome::Unchanged; 3], "no evidence, another instance, outside of the CIDRs");
     assert_eq!(outcomes(&bench, request([], [leaving(1, 1)])).await, [Outcome::Applied]);
     assert_eq!(bench.cloud.state().await["routes"].as_array().map(Vec::len), Some(1));
 }

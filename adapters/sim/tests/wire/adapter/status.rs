@@ -1,4 +1,4 @@
-//! What the adapter says of itself: information, health, reflection, probes, metrics; and that it waits for its cloud.
+//! What the adapter reports about itself: information, health, reflection, probes, metrics; and its start without a cloud.
 
 use cloud_api_proto::{
     Reason,
@@ -33,14 +33,17 @@ async fn serving(adapter: &TestAdapter, service: &str) -> bool {
 }
 
 pub(crate) async fn page(adapter: &TestAdapter, path: &str) -> (u16, String) {
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let answer = client.get(format!("http://{}{path}", adapter.http)).send().await.expect("an answer");
     (answer.status().as_u16(), answer.text().await.expect("text"))
 }
 
 #[tokio::test]
-async fn it_says_what_it_is_and_what_it_can() {
+async fn info_has_identity_and_capabilities() {
     let bench = bench().await;
     let info = bench.adapter.info().get_info(GetInfoRequest { context: Some(context()) }).await;
     let info = info.expect("answered").into_inner();
@@ -56,7 +59,7 @@ async fn it_says_what_it_is_and_what_it_can() {
 }
 
 #[tokio::test]
-async fn its_status_tells_budgets_and_snapshots() {
+async fn status_has_budgets_and_snapshots() {
     let bench = bench().await;
     bench.cloud.machines(3).await;
     bench.adapter.batch_get(context(), [Ref::NodeName("node-1".into())]).await.expect("possible");
@@ -111,7 +114,7 @@ async fn probes_and_metrics_are_plain_http() {
 }
 
 #[tokio::test]
-async fn it_starts_before_its_cloud_and_waits_for_it() {
+async fn adapter_starts_without_cloud_and_waits() {
     let port = test_support::ports::loopback().expect("a port");
     let adapter = TestAdapter::start(&format!("http://{port}")).await;
     let asked = async || adapter.batch_get(context(), [Ref::NodeName("node-1".into())]).await;
@@ -121,7 +124,7 @@ async fn it_starts_before_its_cloud_and_waits_for_it() {
     assert!(error.retry_after.is_some());
     assert!(!serving(&adapter, &full("InstanceService")).await);
     let (status, ready) = page(&adapter, "/readyz").await;
-    assert_eq!(status, 200, "nobody else could tell why");
+    assert_eq!(status, 200, "ready, because only this adapter can report the cause");
     assert!(ready.contains("not reachable"), "{ready}");
     assert_eq!(page(&adapter, "/healthz").await.0, 200, "a restart would not help");
 
@@ -133,15 +136,15 @@ async fn it_starts_before_its_cloud_and_waits_for_it() {
     assert_eq!(page(&adapter, "/readyz").await, (200, "ok\n".to_owned()));
 }
 
-/// Clients of several replicas call only one that says it serves: else none would hear what the matter is.
+/// Clients of several replicas call only one that reports to serve: otherwise no caller would learn the cause.
 #[tokio::test]
-async fn a_leader_with_rejected_credentials_serves_and_says_so() {
+async fn leader_with_rejected_credentials_serves_and_reports_it() {
     let bench = bench().await;
     let rejected = json!({ "respond": { "status": 401 } });
     bench.cloud.fault(json!({ "match": { "operation": "*" }, "when": "always", "action": rejected })).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     assert_eq!(refused(bench.adapter.ensure(&request).await).0, Reason::VendorAuth);
-    until("word of it", async || page(&bench.adapter, "/readyz").await.1.contains("not reachable")).await;
+    until("a report", async || page(&bench.adapter, "/readyz").await.1.contains("not reachable")).await;
     let started = TestAdapter::start(&bench.cloud.url).await;
     for adapter in [&bench.adapter, &started] {
         until("the reason", async || {

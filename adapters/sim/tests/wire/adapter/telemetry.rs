@@ -1,4 +1,4 @@
-//! Traces: what a call becomes part of, and the variables that switch them on.
+//! Traces: the parent of each span, and the variables that enable them.
 
 use std::process::Stdio;
 
@@ -22,7 +22,7 @@ fn traced<T>(message: T) -> tonic::Request<T> {
 }
 
 #[tokio::test]
-async fn a_load_balancers_task_and_its_vendor_calls_are_part_of_the_call_that_began_it() {
+async fn task_and_vendor_call_spans_belong_to_the_first_call() {
     let bench = bench().await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let recorder = Recorder::start();
@@ -44,7 +44,7 @@ async fn a_load_balancers_task_and_its_vendor_calls_are_part_of_the_call_that_be
     assert_eq!(create.parent_span_id, task.span_context.span_id());
 }
 
-/// The life of an adapter that is told this by its environment: starts, asks its cloud, is stopped in good order. What it has said.
+/// Runs an adapter with this environment: start, self-check, graceful shutdown. Returns its log.
 async fn life(variables: &[(&str, &str)]) -> String {
     let cloud = TestCloud::start(json!({})).await;
     let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-sim"))
@@ -69,7 +69,7 @@ async fn life(variables: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_all_that_it_takes_and_the_last_spans_are_sent_at_the_end() {
+async fn endpoint_enables_traces_and_last_spans_are_sent() {
     let collector = Collector::start().await.expect("a free port");
     // Nothing is sent before the process ends.
     let seldom = ("OTEL_BSP_SCHEDULE_DELAY", "600000");
@@ -82,8 +82,9 @@ async fn an_endpoint_is_all_that_it_takes_and_the_last_spans_are_sent_at_the_end
     assert!(call.attributes.contains_key("budget.waited_seconds"), "{call:?}");
 }
 
+// Behaviour: P23
 #[tokio::test]
-async fn nothing_is_sent_unless_it_is_wanted_and_possible() {
+async fn traces_are_sent_only_if_configured() {
     let collector = Collector::start().await.expect("a free port");
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
     for (variable, said) in [
@@ -100,7 +101,7 @@ async fn nothing_is_sent_unless_it_is_wanted_and_possible() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_costs_the_spans_and_nothing_else() {
+async fn unreachable_collector_loses_only_spans() {
     let endpoint = format!("http://{}", test_support::ports::loopback().expect("a free port"));
     let log = life(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_BSP_SCHEDULE_DELAY", "10")]).await;
     assert_eq!(log.matches("Traces cannot be sent").count(), 1, "{log}");

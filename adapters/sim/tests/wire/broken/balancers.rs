@@ -1,4 +1,4 @@
-//! Load balancers that change and go.
+//! Load balancers that are changed and deleted.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -18,7 +18,7 @@ use crate::{
     support::wanted::{backend, key, owner, spec, tcp},
 };
 
-/// The Service `shop/web` goes.
+/// Deletes the load balancer of the Service `shop/web`.
 pub(crate) fn deletion() -> DeleteLoadBalancerRequest {
     DeleteLoadBalancerRequest {
         context: Some(context()),
@@ -29,7 +29,7 @@ pub(crate) fn deletion() -> DeleteLoadBalancerRequest {
     }
 }
 
-/// Starts to ask, and hangs up as soon as the cloud has taken the create.
+/// Sends a request, and closes the connection as soon as the cloud has accepted the create.
 async fn hang_up(world: &World, request: &EnsureLoadBalancerRequest) {
     let made = until("the create", async || world.cloud.count(Operation::CreateLoadBalancer) == 1);
     tokio::select! {
@@ -93,7 +93,7 @@ pub(crate) async fn foreign_deleted(world: World) -> bool {
     let ids = [("loadbalancer".to_owned(), made["id"].as_str().expect("an ID").to_owned())].into();
     let mut deletion = deletion();
     deletion.known = Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() });
-    // Whatever it says.
+    // The result does not matter.
     drop(world.adapter.balancers().delete_load_balancer(deletion).await);
     world.balancers().await == 0
 }
@@ -261,7 +261,7 @@ pub(crate) async fn made_twice(world: World) -> bool {
 pub(crate) async fn made_again_unseen(world: World) -> bool {
     world.cloud.settings(json!({ "consistency_ms": 700 })).await;
     world.adapter.ensured(&world.web().await).await;
-    // The second may have been found and removed since.
+    // The second one may have been found and removed since.
     world.balancers().await > 1 || world.cloud.count(Operation::DeleteLoadBalancer) > 0
 }
 

@@ -1,4 +1,4 @@
-//! What the adapter says of itself, and how it says no.
+//! Symptoms in `AdapterService` and in errors.
 
 use cloud_api_proto::v1alpha1::{GetInfoRequest, GetInfoResponse, RequestContext};
 use tonic::Status;

@@ -27,7 +27,7 @@ async fn listing(world: &World) -> Vec<Event> {
             events.extend(event);
         }
     };
-    // What does not end is looked at as it is.
+    // A listing that does not end is evaluated as far as it came.
     drop(tokio::time::timeout(WHILE, all).await);
     events
 }
@@ -47,7 +47,7 @@ fn checksum(events: &[Event]) -> Option<u64> {
     })
 }
 
-/// Whether a listing is closed without being whole.
+/// Whether a listing is closed although it is not complete.
 async fn cut(world: &World, wanted: usize) -> bool {
     let events = listing(world).await;
     checksum(&events).is_some() && items(&events).len() < wanted
@@ -83,7 +83,7 @@ pub(crate) async fn no_zone(world: World) -> bool {
     world.instance(1).await.zone.is_empty()
 }
 
-/// Two machines that were seen, of which one is no more.
+/// Two instances that were seen, one of which was deleted since.
 async fn one_less(world: &World) {
     world.cloud.machines(2).await;
     world.look_up([id(1), id(2)]).await.expect("there");

@@ -1,4 +1,4 @@
-//! Load balancers that come to be, and stay as they are.
+//! Load balancers that are created and stay unchanged.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{Reason, v1alpha1::Backend};
@@ -75,7 +75,7 @@ pub(crate) async fn half_built_without_tags(world: World) -> bool {
     world.adapter.ensure(&request).await.expect_err("refused");
     let half_built = tagged(&world, "owner-uid").await;
     world.adapter.ensured(&request).await;
-    assert!(tagged(&world, "owner-uid").await, "in the end all is well");
+    assert!(tagged(&world, "owner-uid").await, "it becomes ACTIVE in the end");
     !half_built
 }
 

@@ -1,4 +1,4 @@
-//! Mistakes that take a process of its own: who may call, secrets, signals, files.
+//! Faults that need a separate process: authentication, secrets, signals, files.
 
 use std::{
     fs,
@@ -27,14 +27,14 @@ use crate::{
     support::wanted::CLUSTER,
 };
 
-/// Whether an adapter with these flags shows it, with the mistake and without.
+/// Asserts that an adapter with these flags shows the symptom with the fault, and not without.
 async fn both(fault: Fault, shows: impl AsyncFn(&[String]) -> bool) {
     let broken = ["--break".to_owned(), fault.to_string()];
-    assert!(shows(&broken).await, "{fault}: is not seen");
-    assert!(!shows(&[]).await, "{fault}: is seen in the good adapter");
+    assert!(shows(&broken).await, "{fault}: no symptom");
+    assert!(!shows(&[]).await, "{fault}: symptom without the fault");
 }
 
-/// An adapter that asks for tokens, and the key that signs them.
+/// An adapter that requires tokens, and the key that signs them.
 struct Guarded {
     adapter: Program,
     key: TokenKey,
@@ -82,7 +82,7 @@ impl Guarded {
         Self { adapter, key, _cloud: cloud, _jwks: jwks }
     }
 
-    /// A request by whoever bears this token.
+    /// A request with this token.
     fn by<T>(token: Option<&str>, message: T) -> Request<T> {
         let mut request = Request::new(message);
         if let Some(token) = token {
@@ -94,7 +94,7 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn nobody_is_admitted() {
+async fn unauthenticated_callers_are_accepted() {
     let admitted = async |flags: &[String]| {
         let guarded = Guarded::start(flags).await;
         let request = Guarded::by(None, GetInfoRequest { context: Some(context()) });
@@ -102,7 +102,7 @@ async fn nobody_is_admitted() {
     };
     both(Fault::AdmitsEverybody, admitted).await;
     let ignores = ["--break".to_owned(), Fault::IgnoresRoles.to_string()];
-    assert!(!admitted(&ignores).await, "a token is needed all the same");
+    assert!(!admitted(&ignores).await, "a token is still required");
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_node_controller_reads_routes() {
     .await;
 }
 
-/// Waits until its cloud is known.
+/// Waits until the adapter knows its cloud.
 async fn ready(channel: &Channel) {
     until("the self-check", async || {
         let request = GetInfoRequest { context: Some(context()) };
@@ -129,7 +129,7 @@ async fn ready(channel: &Channel) {
 }
 
 #[tokio::test]
-async fn the_token_is_told() {
+async fn token_appears_in_errors() {
     both(Fault::SecretInErrors, async |flags| {
         let (cloud, token) = (TestCloud::start(json!({})).await, file("s3cret-canary"));
         let adapter = start(&cloud, &["--token-file", path(&token)], flags).await;
@@ -145,7 +145,7 @@ async fn the_token_is_told() {
 }
 
 #[tokio::test]
-async fn sigterm_is_no_request() {
+async fn sigterm_ends_the_process_at_once() {
     both(Fault::DiesOnSigterm, async |flags| {
         let cloud = TestCloud::start(json!({})).await;
         let mut adapter = start(&cloud, &[], flags).await;
@@ -156,11 +156,11 @@ async fn sigterm_is_no_request() {
     .await;
 }
 
-/// Longer than it takes to see that a file is another.
+/// Longer than the adapter takes to notice a new file.
 const LOOKS: Duration = Duration::from_secs(12);
 
 #[tokio::test]
-async fn a_bad_file_ends_the_process() {
+async fn invalid_config_file_ends_the_process() {
     both(Fault::BadConfigStops, async |flags| {
         let cloud = TestCloud::start(json!({})).await;
         let mut adapter = start(&cloud, &[], flags).await;
@@ -171,14 +171,14 @@ async fn a_bad_file_ends_the_process() {
     .await;
 }
 
-/// Whether a page of metrics says this in time.
+/// Whether a page of metrics has this line in time.
 async fn counts(adapter: &Program, what: &str) -> bool {
     let counted = until("another count", async || adapter.page("/metrics").await.contains(what));
     tokio::time::timeout(LOOKS, counted).await.is_ok()
 }
 
 #[tokio::test]
-async fn another_certificate_is_not_read() {
+async fn rotated_certificate_is_not_read() {
     both(Fault::CertificateReadOnce, async |flags| {
         let (cloud, ca, folder) =
             (TestCloud::start(json!({})).await, Ca::new("ours"), tempfile::tempdir().expect("a folder"));
@@ -206,7 +206,7 @@ fn tomorrow() -> SystemTime {
 }
 
 #[tokio::test]
-async fn a_connection_never_ends() {
+async fn connections_have_no_maximum_age() {
     both(Fault::EternalConnections, async |flags| {
         let cloud = TestCloud::start(json!({})).await;
         let adapter = start(&cloud, &["--max-connection-age=1s"], flags).await;
@@ -217,7 +217,7 @@ async fn a_connection_never_ends() {
 }
 
 #[tokio::test]
-async fn another_token_is_not_read() {
+async fn rotated_token_is_not_read() {
     both(Fault::TokenReadOnce, async |flags| {
         let (cloud, token) = (TestCloud::start(json!({})).await, file("first"));
         let adapter = start(&cloud, &["--token-file", path(&token)], flags).await;

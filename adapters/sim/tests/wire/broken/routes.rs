@@ -1,4 +1,4 @@
-//! Routes, ours and others'.
+//! Own and foreign routes.
 
 use cloud_api_proto::{
     AdapterError,
@@ -47,7 +47,7 @@ async fn apply(
     Ok(answer.results.iter().map(|result| result.outcome()).collect())
 }
 
-/// A route that another cluster laid.
+/// A route of another cluster.
 async fn foreign(world: &World, destination: &str, tags: Value) {
     let route = json!({ "destination": destination, "next_hop_instance": "i-0002", "tags": tags });
     world.vendor(Method::POST, "routes:batch", json!({ "add": [route] })).await;
@@ -57,7 +57,7 @@ fn theirs() -> Value {
     json!({ "cloudadapter.dev/cluster-id": "c-9", "cloudadapter.dev/node-uid": "node-9" })
 }
 
-/// Where the route to that destination leads.
+/// The next hop of the route to that destination.
 async fn leads(world: &World, destination: &str) -> Option<String> {
     let state = world.cloud.state().await;
     let routes = state["routes"].as_array().expect("a list").iter();
@@ -81,7 +81,7 @@ pub(crate) async fn foreign_removed(world: World) -> bool {
 pub(crate) async fn foreign_deleted(world: World) -> bool {
     world.cloud.machines(2).await;
     foreign(&world, "10.244.1.0/24", theirs()).await;
-    // Whatever it says.
+    // The result does not matter.
     drop(apply(&world, [], [RouteDelete { key: Some(key(1)), ..RouteDelete::default() }]).await);
     leads(&world, "10.244.1.0/24").await.is_none()
 }
@@ -89,7 +89,7 @@ pub(crate) async fn foreign_deleted(world: World) -> bool {
 pub(crate) async fn foreign_taken(world: World) -> bool {
     world.cloud.machines(2).await;
     foreign(&world, "10.244.1.0/24", theirs()).await;
-    // Whatever it says.
+    // The result does not matter.
     drop(apply(&world, [upsert(1, 1)], []).await);
     leads(&world, "10.244.1.0/24").await.as_deref() == Some("i-0001")
 }

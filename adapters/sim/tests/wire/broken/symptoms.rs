@@ -1,4 +1,4 @@
-//! How each mistake shows. That every mistake has a symptom is checked by the compiler.
+//! The symptom of each fault. The compiler checks that every fault has one.
 
 use std::{future::Future, panic::AssertUnwindSafe, pin::Pin};
 
@@ -12,14 +12,14 @@ use crate::{
 };
 
 type Seen = Pin<Box<dyn Future<Output = bool>>>;
-/// Whether the mistake is seen.
+/// Whether the fault shows.
 type Symptom = Box<dyn FnOnce(World) -> Seen>;
 
 fn shows<F: Future<Output = bool> + 'static>(symptom: fn(World) -> F) -> Option<Symptom> {
     Some(Box::new(move |world| Box::pin(symptom(world))))
 }
 
-/// `None`: it takes a process of its own, in `process`.
+/// `None`: it needs a separate process, see `process`.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn symptom(fault: Fault) -> Option<Symptom> {
     match fault {
@@ -118,11 +118,11 @@ fn symptom(fault: Fault) -> Option<Symptom> {
     }
 }
 
-/// As many worlds at once as do not get in each other's way.
+/// As many worlds at once as do not disturb each other.
 const AT_ONCE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_mistake_shows_and_only_where_it_is_made() {
+async fn each_fault_has_a_symptom_only_where_injected() {
     let faults = Fault::value_variants().iter().copied().filter(|fault| symptom(*fault).is_some());
     let cases = faults.flat_map(|fault| [(fault, Some(fault)), (fault, None)]);
     let wrong: Vec<String> = futures::stream::iter(cases)
@@ -134,14 +134,14 @@ async fn each_mistake_shows_and_only_where_it_is_made() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is wrong with the symptom.
+/// What is wrong with a symptom.
 async fn seen(fault: Fault, made: Option<Fault>) -> Option<String> {
     let symptom = symptom(fault)?;
     let seen = AssertUnwindSafe(async { symptom(World::of(made).await).await }).catch_unwind().await;
     match (seen, made) {
         (Ok(true), Some(_)) | (Ok(false), None) => None,
-        (Ok(_), Some(_)) => Some(format!("{fault}: is not seen")),
-        (Ok(_), None) => Some(format!("{fault}: is seen in the good adapter")),
-        (Err(_told), made) => Some(format!("{fault}, made: {}: broke", made.is_some())),
+        (Ok(_), Some(_)) => Some(format!("{fault}: no symptom")),
+        (Ok(_), None) => Some(format!("{fault}: symptom without the fault")),
+        (Err(_told), made) => Some(format!("{fault}, injected: {}: broke", made.is_some())),
     }
 }

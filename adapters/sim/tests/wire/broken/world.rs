@@ -1,4 +1,4 @@
-//! An adapter with or without its mistake, in front of a cloud of its own.
+//! An adapter with or without a fault, in front of a cloud of its own.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use crate::{
     support::wanted::{backend, spec, tcp},
 };
 
-/// For how long something is waited for that must not come.
+/// Time to wait for something that must not happen.
 pub(crate) const WHILE: Duration = Duration::from_secs(5);
-/// What its cloud's reads may lag behind.
+/// Consistency lag of its cloud.
 const HORIZON_MS: &str = "50";
-/// Enough for anything but floods.
+/// A bucket that only excessive calls exceed.
 const PLENTY: &str = "{rate: 100000, burst: 10000}";
 
 #[derive(Debug, Parser)]
@@ -43,7 +43,7 @@ pub(crate) struct World {
     fault: Option<Fault>,
 }
 
-/// The configuration file: one family may have a limit of its own.
+/// The configuration file; one family may have a limit of its own.
 pub(crate) fn config(compute: &str) -> String {
     format!(
         "limits: {{buckets: {{compute: {compute}, network: {PLENTY}, loadbalancer: {PLENTY}, identity: {PLENTY}}}}}"
@@ -84,12 +84,12 @@ impl World {
         Self { cloud, adapter, fault }
     }
 
-    /// The same with a limit for reading instances, and before the same cloud.
+    /// The same, with a limit for reading instances, in front of an existing cloud.
     pub(crate) async fn with_limit(self, compute: &str) -> Self {
         Self::limited(self.fault, compute).await
     }
 
-    /// A new process in place of the old one.
+    /// Replaces the process by a new one.
     pub(crate) async fn restarted(self) -> Self {
         let Self { cloud, adapter: old, fault } = self;
         old.kill().await;
@@ -98,7 +98,7 @@ impl World {
         Self { cloud, adapter, fault }
     }
 
-    /// The next call of an operation, or all of them, go wrong.
+    /// The next call of an operation fails, or all calls do.
     pub(crate) async fn spoil(&self, operation: &str, when: Value, action: Value) {
         self.cloud
             .fault(json!({ "match": { "operation": operation }, "when": when, "action": action }))
@@ -109,11 +109,11 @@ impl World {
         self.spoil(operation, json!({ "next": 1 }), json!({ "respond": { "status": status } })).await;
     }
 
-    /// One call of the vendor's own API, as by a person.
+    /// One call of the vendor's API, as made by a user.
     pub(crate) async fn vendor(&self, method: Method, path: &str, body: Value) -> Value {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the tests play the vendor's operator, who has no budget"
+            reason = "tests act as the vendor's operator, which needs no budget"
         )]
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
         let request = client.request(method, format!("{}/v1/{path}", self.cloud.url)).json(&body);
@@ -123,7 +123,7 @@ impl World {
         answer
     }
 
-    /// How many load balancers there are.
+    /// The number of load balancers.
     pub(crate) async fn balancers(&self) -> usize {
         self.cloud.state().await["load_balancers"].as_array().map_or(0, Vec::len)
     }
@@ -133,7 +133,7 @@ impl World {
         self.cloud.state().await["load_balancers"][0].take()
     }
 
-    /// Asks the vendor now.
+    /// A context that demands a fresh answer from the vendor.
     pub(crate) async fn look_up(
         &self,
         refs: impl IntoIterator<Item = Ref>,
@@ -141,7 +141,7 @@ impl World {
         self.adapter.batch_get(live(), refs).await
     }
 
-    /// One result.
+    /// The result for one instance.
     pub(crate) async fn result(&self, one: Ref) -> InstanceResult {
         self.look_up([one]).await.expect("answered").results.remove(0)
     }
@@ -154,12 +154,12 @@ impl World {
         self.result(id(n)).await.instance.expect("there")
     }
 
-    /// One port, one backend.
+    /// A request with one port and one backend.
     pub(crate) async fn web(&self) -> EnsureLoadBalancerRequest {
         self.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await
     }
 
-    /// The same, made.
+    /// Ensures it until it is ACTIVE.
     pub(crate) async fn made(&self) -> EnsureLoadBalancerRequest {
         let request = self.web().await;
         self.adapter.ensured(&request).await;
@@ -168,12 +168,12 @@ impl World {
     }
 }
 
-/// The machine `i-000n`.
+/// A reference to the instance `i-000n`.
 pub(crate) fn id(n: u16) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
 }
 
-/// Whether something becomes so within [`WHILE`].
+/// Whether a condition becomes true within [`WHILE`].
 pub(crate) async fn soon(mut is_so: impl AsyncFnMut() -> bool) -> bool {
     let wait = async {
         while !is_so().await {

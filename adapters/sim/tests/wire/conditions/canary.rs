@@ -1,5 +1,5 @@
-//! Secrets stay inside: the cloud's token and callers' tokens are in no answer, no line of the log (at trace, of all targets), and
-//! no metric, whatever the vendor does with what it got.
+//! Secrets are not disclosed: the cloud's token and callers' tokens are in no answer, log line (at trace, of all targets) or metric,
+//! whatever the vendor does with a token that it received.
 
 use std::{
     sync::{
@@ -38,12 +38,12 @@ use crate::{
 /// The cloud's token.
 const CANARY: &str = "canary-7c0ffee-b1rd-of-the-mine";
 
-/// A vendor that sends back, in body and header, what it got, once it is told to refuse.
+/// A vendor whose responses repeat, in body and header, the token that it received, once it is set to refuse.
 #[derive(Clone, Default)]
 struct Echo {
-    /// The status of all answers but the self-check's.
+    /// The status of all responses except that to the self-check.
     status: Arc<AtomicU16>,
-    /// How often it got the token.
+    /// Number of requests with the token.
     heard: Arc<AtomicU64>,
 }
 
@@ -69,15 +69,15 @@ async fn answer(State(echo): State<Echo>, uri: Uri, headers: HeaderMap) -> Respo
     let refusal = json!({ "code": format!("bad {got}"), "message": words, "request_id": words });
     match status.as_u16() {
         200 => json!({ "instances": [], "next": null, "load_balancers": [] }).to_string().into_response(),
-        // A page for people, from a proxy.
+        // An HTML page, as from a proxy.
         502 => (status, format!("<html>{words}</html>")).into_response(),
-        // Success, and not what was asked for.
+        // A success with a body that is not a listing.
         203 => (StatusCode::OK, json!({ "instances": words }).to_string()).into_response(),
         _ => (status, [("x-request-id", words)], refusal.to_string()).into_response(),
     }
 }
 
-/// All that callers are told.
+/// All that callers receive.
 #[derive(Default)]
 struct Heard(String);
 
@@ -87,7 +87,7 @@ impl Heard {
     }
 }
 
-/// Everything that can be asked, by a caller with all rights in turn.
+/// Everything that a caller with all roles can request.
 async fn ask(guarded: &Guarded, heard: &mut Heard) {
     let (operator, node, service) =
         (guarded.token("operator"), guarded.token("node-controller"), guarded.token("service-controller"));
@@ -150,7 +150,7 @@ fn bad_tokens(guarded: &Guarded) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_secret_is_told_to_anybody() {
+async fn no_secret_is_disclosed() {
     let (echo, mut serving) = (Echo::default(), JoinSet::new());
     echo.status.store(200, Ordering::Relaxed);
     let url = echo.serve(&mut serving).await;
@@ -176,17 +176,17 @@ async fn no_secret_is_told_to_anybody() {
     let log = guarded.adapter.ended().await;
 
     for proof in [r#""level":"TRACE""#, r#""target":"h2::"#, "Vendor request"] {
-        assert!(log.contains(proof), "the log is not as full as it can be: no {proof}");
+        assert!(log.contains(proof), "the log is not at its most verbose: no {proof}");
     }
-    // The vendor's words are told, but for the secret: of refusals, of a proxy's page, of a success that cannot be read.
-    for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot be read"] {
+    // Vendor messages are passed on without the secret: of refusals, of a proxy's page, of a success that cannot be read.
+    for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot read the response"] {
         assert!(heard.0.contains(words), "{words} is not in\n{}", heard.0);
     }
     let secrets = bad.iter().chain(&good).map(String::as_str).chain([CANARY]);
     kept(secrets, &[("an answer", &heard.0), ("the log", &log)]);
 }
 
-/// Fails if a part of a secret is in one of the texts. Of a token the signature is what makes it one; each part would be a leak.
+/// Fails if a part of a secret is in one of the texts. For a token, that is its signature; each part would be a leak.
 #[track_caller]
 fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) {
     for part in secrets.into_iter().flat_map(|secret| secret.split('.')).filter(|part| part.len() > 12) {
@@ -197,10 +197,10 @@ fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) 
     }
 }
 
-/// What the API server hears: whose token it was, and what was to be reviewed.
+/// What the API server receives: the token of the adapter, and the reviewed token.
 type Asked = Arc<Mutex<String>>;
 
-/// An API server that takes all tokens for good, and has no Lease for us.
+/// An API server that accepts all tokens, and has no Lease.
 async fn api_server(asked: &Asked, serving: &mut JoinSet<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -223,9 +223,9 @@ async fn review(State(asked): State<Asked>, uri: Uri, headers: HeaderMap, body: 
     review.to_string().into_response()
 }
 
-/// A replica has two more: its own token for the API server, and the one by which it reads the leader's watches.
+/// A replica has two more tokens: its own for the API server, and the one for the leader's watches.
 #[tokio::test]
-async fn what_the_api_server_is_told_is_told_to_nobody_else() {
+async fn tokens_for_the_api_server_are_not_disclosed() {
     const OWN: &str = "canary-of-the-pod-itself-0123456789";
     const PEER: &str = "canary-among-replicas-0123456789";
     let (asked, mut serving, cloud) = (Asked::default(), JoinSet::new(), cloud().await);
@@ -259,12 +259,12 @@ async fn what_the_api_server_is_told_is_told_to_nobody_else() {
     let mut info = AdapterServiceClient::new(adapter.channel.clone());
     let request = GetInfoRequest { context: Some(context()) };
     heard.note(&info.get_info(bearing(&token, request)).await.expect("the review was good"));
-    until("a look at the Lease", async || asked.lock().expect("whole").lines().count() > 1).await;
+    until("a request for the Lease", async || asked.lock().expect("whole").lines().count() > 1).await;
     heard.note(&adapter.page("/metrics").await);
     heard.note(&adapter.page("/readyz").await);
     let log = adapter.ended().await;
     let asked = asked.lock().expect("whole").clone();
     assert!(asked.contains(OWN) && asked.contains(&token), "the API server was asked:\n{asked}");
-    assert!(log.contains("May not use the Lease"), "{log}");
+    assert!(log.contains("Access to the Lease is forbidden"), "{log}");
     kept([OWN, PEER, &token], &[("an answer", &heard.0), ("the log", &log)]);
 }

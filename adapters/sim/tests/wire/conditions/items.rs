@@ -1,4 +1,4 @@
-//! One item of a batch that fails says what an error of the whole call would say, and fails alone.
+//! A failed item of a batch has the same error as a whole call would have, and fails alone.
 
 use cloud_api_proto::{
     Reason,
@@ -44,7 +44,7 @@ async fn a_bad_route_fails_alone() {
 }
 
 #[tokio::test]
-async fn routes_that_the_vendor_refuses_say_why_and_when_to_come_again() {
+async fn refused_routes_have_error_and_retry_delay() {
     let world = World::start().await;
     world.cloud.machines(1).await;
     world.always("BatchRoutes", json!({ "respond": { "status": 403 } })).await;
@@ -73,9 +73,9 @@ async fn a_bad_reference_fails_alone() {
     assert!(error.message.contains("refs[1]"), "{error:?}");
 }
 
-/// One call writes many routes, and its line in the log names none: each has a line besides.
+/// One call writes many routes, and its log line names none: each route has a line of its own.
 #[tokio::test]
-async fn the_log_says_who_laid_and_who_removed_each_route() {
+async fn log_names_the_writer_of_each_route_change() {
     let world = World::start().await;
     world.cloud.machines(1).await;
     let upserts = vec![route("a", "10.244.1.0/24"), route("b", "10.244.2.0/24")];

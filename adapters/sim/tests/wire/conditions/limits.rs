@@ -1,4 +1,4 @@
-//! Too many calls, by our own limits or by the vendor's.
+//! Too many calls, for the adapter's limits or for the vendor's.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::{
     conditions::world::World,
 };
 
-/// What the vendor asks for where a caller cannot wait, and where it can.
+/// The vendor's Retry-After: longer than a caller waits, and shorter.
 pub(crate) const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn wait_beyond_the_deadline() -> Status {
     let slow = "limits: {reserve: 0, buckets: {compute: {rate: 0.1, burst: 1}}}";
     let world = World::configured(slow).await;
-    world.look(Duration::from_secs(20)).await.expect("the first one may");
+    world.look(Duration::from_secs(20)).await.expect("the first call may be sent");
     let sent = world.cloud.counts().total;
     let asked = tokio::time::Instant::now();
     let status = world.look(Duration::from_secs(8)).await.expect_err("in 10 s");
-    assert!(asked.elapsed() < Duration::from_secs(4), "it is told at once");
-    assert_eq!(world.cloud.counts().total, sent, "and costs nothing");
+    assert!(asked.elapsed() < Duration::from_secs(4), "the refusal comes at once");
+    assert_eq!(world.cloud.counts().total, sent, "and makes no vendor call");
     status
 }
 
@@ -35,21 +35,21 @@ pub(crate) async fn full_queue() -> Status {
     let uids = ["a", "b", "c", "d"];
     let asking = uids.map(async |uid| world.settled(&world.web(uid).await).await);
     let mut answers: FuturesUnordered<_> = asking.into_iter().collect();
-    let status = answers.next().await.expect("an answer").expect_err("there is room for one");
+    let status = answers.next().await.expect("an answer").expect_err("only one call may wait");
     assert!(status.message().contains("too many calls wait"), "{status:?}");
     status
 }
 
-/// What the process before this one spent is spent: an adapter that crashes again and again keeps to the rate, too.
+/// A new process starts with empty buckets, so that an adapter that crashes repeatedly stays within the rate.
 #[tokio::test]
-async fn a_start_begins_with_nothing_saved_up() {
+async fn new_process_starts_with_empty_buckets() {
     let began = tokio::time::Instant::now();
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 1, burst: 20}}}").await;
     for _ in 0..3 {
-        world.look(Duration::from_secs(20)).await.expect("in its turn");
+        world.look(Duration::from_secs(20)).await.expect("sent when the bucket permits");
     }
     let took = began.elapsed();
-    assert!(took >= Duration::from_secs(3), "three calls at one a second took {took:?}");
+    assert!(took >= Duration::from_secs(3), "three calls at 1/s took {took:?}");
 }
 
 fn throttled(pause: Duration) -> Value {
@@ -64,7 +64,7 @@ pub(crate) async fn throttled_read() -> Status {
     let sent = world.cloud.counts().total;
     let again = world.look(Duration::from_secs(20)).await.expect_err("the pause lasts");
     Told::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
-    assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none while the vendor wants none");
+    assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none during the pause");
     status
 }
 
@@ -78,45 +78,45 @@ pub(crate) async fn throttled_write() -> Status {
     status
 }
 
-/// Callers that come back no sooner than they are told are served in the end, without one call too many.
+/// Callers that obey the retry delay are served in the end, without an extra call.
 #[tokio::test]
-async fn whoever_obeys_the_delay_is_served() {
+async fn obeying_the_retry_delay_succeeds() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
-    world.look(Duration::from_secs(5)).await.expect("the first one may");
+    world.look(Duration::from_secs(5)).await.expect("the first call may be sent");
     let status = world.look(Duration::from_secs(1)).await.expect_err("in 2 s");
     let told = Told::read(&status);
     told.is(Reason::BudgetExhausted, Code::ResourceExhausted, Retry::After(Duration::from_secs(1)));
     tokio::time::sleep(told.delay()).await;
-    world.look(Duration::from_secs(1)).await.expect("as it was told");
+    world.look(Duration::from_secs(1)).await.expect("served after the delay");
 }
 
-/// A question that nobody waits for any more is not put to the vendor when its turn comes.
+/// A request whose callers have all left is not sent when the bucket permits.
 #[tokio::test]
-async fn whoever_hangs_up_while_waiting_costs_nothing() {
+async fn abandoned_request_makes_no_vendor_call() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
     let patient = Duration::from_secs(30);
-    world.look(patient).await.expect("the first one may");
+    world.look(patient).await.expect("the first call may be sent");
     for _ in 0..3 {
         let hung_up = tokio::time::timeout(Duration::from_millis(300), world.look(patient)).await;
-        assert!(hung_up.is_err(), "its turn comes in 2 s");
+        assert!(hung_up.is_err(), "the bucket permits the next call in 2 s");
     }
-    world.look(patient).await.expect("in its turn");
-    world.look(patient).await.expect("in its turn");
-    assert_eq!(world.cloud.counts().total, 3, "those who waited, and nobody else");
+    world.look(patient).await.expect("sent when the bucket permits");
+    world.look(patient).await.expect("sent when the bucket permits");
+    assert_eq!(world.cloud.counts().total, 3, "calls only for the callers that waited");
 }
 
-/// What a caller is told whose load balancer waits for something else than the cloud's work.
+/// The condition and the retry delay of a load balancer that waits for something other than the cloud.
 async fn held_up(world: &World) -> (String, Duration) {
-    let answer = world.ensure(&world.web("web").await).await.expect("the work goes on");
+    let answer = world.ensure(&world.web("web").await).await.expect("work in progress");
     assert_eq!(answer.state(), LoadBalancerState::Pending);
-    let again = answer.retry_after.expect("says when to ask again");
+    let again = answer.retry_after.expect("has a retry delay");
     let [condition] = &answer.conditions[..] else { panic!("{:?}", answer.conditions) };
     (condition.message.clone(), Duration::try_from(again).expect("a delay"))
 }
 
-/// The work goes on without its caller, who is told why nothing moves and does not ask before it can.
+/// The work continues without its caller; the answer has the cause of the delay, and a retry delay that outlasts it.
 #[tokio::test]
-async fn whoever_waits_for_a_load_balancer_hears_of_the_vendors_pause() {
+async fn pending_condition_reports_the_vendors_pause() {
     let world = World::start().await;
     world.always("ListLoadBalancers", throttled(PAUSE)).await;
     let began = tokio::time::Instant::now();
@@ -127,7 +127,7 @@ async fn whoever_waits_for_a_load_balancer_hears_of_the_vendors_pause() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_load_balancer_hears_of_a_spent_budget() {
+async fn pending_condition_reports_an_exhausted_budget() {
     let slow = "limits: {reserve: 0, buckets: {loadbalancer: {rate: 0.1, burst: 1}}}";
     let world = World::configured(slow).await;
     let (message, again) = held_up(&world).await;

@@ -1,4 +1,4 @@
-//! The program as a process of its own, with all that it says.
+//! The program as a separate process, with all its output.
 
 use std::{
     io::Write as _,
@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 
 /// Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at a condition.
+/// Pause between two evaluations of a condition.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// A running adapter; it is killed when this is dropped.
@@ -73,7 +73,7 @@ impl Program {
     pub(crate) async fn page(&self, path: &str) -> String {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the tests play the vendor's operator, who has no budget"
+            reason = "tests act as the vendor's operator, which needs no budget"
         )]
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
         let answer = client.get(format!("http://{}{path}", self.http)).send().await.expect("an answer");
@@ -87,13 +87,13 @@ impl Program {
         assert!(told.success());
     }
 
-    /// The code with which it ends.
+    /// The exit code.
     pub(crate) async fn exited(&mut self) -> Option<i32> {
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         status.expect("ends").expect("waited for").code()
     }
 
-    /// Ends it, and returns all that it said.
+    /// Ends it, and returns all its output.
     pub(crate) async fn ended(mut self) -> String {
         self.stop().await;
         assert_eq!(self.exited().await, Some(0));
@@ -102,19 +102,19 @@ impl Program {
     }
 }
 
-/// The addresses, if this line tells them.
+/// The addresses, if this line has them.
 fn listens(line: &str) -> Option<(String, SocketAddr)> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let field = |name: &str| line["fields"][name].as_str().map(str::to_owned);
     Some((field("grpc")?, field("http")?.parse().ok()?))
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(TICK).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+    waited.await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }

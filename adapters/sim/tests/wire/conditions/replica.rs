@@ -1,4 +1,4 @@
-//! Adapters that do not serve: not yet, not any more, or because another one does.
+//! Adapters that do not serve: not yet, not any more, or because another replica leads.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::{
 
 const SOME: Duration = Duration::from_secs(20);
 
-/// A port of this machine at which nobody listens.
+/// A local port without listener.
 fn nobody() -> String {
     format!("http://{}", test_support::ports::loopback().expect("a free port"))
 }
 
 pub(crate) async fn starting() -> Status {
     let adapter = Program::start(&nobody(), PLENTY, &[]).await;
-    look(&adapter, SOME).await.expect_err("there is no cloud yet")
+    look(&adapter, SOME).await.expect_err("no cloud is reachable yet")
 }
 
-/// It never learns who leads: its API server is away.
+/// A replica that never learns the leader, because its API server cannot be reached.
 pub(crate) async fn standby() -> Status {
     let cloud = cloud().await;
     let mut kubeconfig = tempfile::NamedTempFile::new().expect("a file");
@@ -39,12 +39,12 @@ pub(crate) async fn standby() -> Status {
     let flags =
         ["--replicas", "active-standby", "--advertise-address", "127.0.0.1:1", "--lease-namespace", "n"];
     let adapter = Program::start(&cloud.url, PLENTY, &[&flags[..], &["--kubeconfig", path]].concat()).await;
-    let status = look(&adapter, SOME).await.expect_err("another one serves");
-    assert_eq!(cloud.counts().total, 0, "who stands by asks the vendor nothing");
+    let status = look(&adapter, SOME).await.expect_err("another replica serves");
+    assert_eq!(cloud.counts().total, 0, "a standby makes no vendor calls");
     status
 }
 
-/// Whoever watches hears that it ends, and why.
+/// A watch ends with an error that has the reason.
 pub(crate) async fn draining() -> Status {
     let world = World::start().await;
     let mut client = InstanceServiceClient::new(world.adapter.channel.clone());

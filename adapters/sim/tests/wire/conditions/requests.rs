@@ -1,4 +1,4 @@
-//! Requests that are wrong in themselves, or come at the wrong time or from the wrong writer.
+//! Requests that are invalid, come at the wrong time or from the wrong writer.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::{
@@ -17,14 +17,14 @@ use crate::{
     support::wanted::{backend, tcp},
 };
 
-/// Longer than a test lives.
+/// Longer than a test takes.
 const NEVER_MS: u64 = 600_000;
 
 fn spec_of(request: &mut EnsureLoadBalancerRequest) -> &mut LoadBalancerSpec {
     request.spec.as_mut().expect("set")
 }
 
-/// The refusal of a request after a change.
+/// The refusal of a changed request.
 async fn refusal(world: &World, change: impl FnOnce(&mut EnsureLoadBalancerRequest)) -> Status {
     let mut request = world.web("web").await;
     change(&mut request);
@@ -35,7 +35,7 @@ pub(crate) async fn wrong_field() -> Status {
     let world = World::start().await;
     let status = refusal(&world, |request| spec_of(request).listeners[0].port = 70_000).await;
     assert_eq!(Told::read(&status).fields, ["spec.listeners[0].port"]);
-    assert_eq!(world.cloud.counts().total, 0, "it costs nothing");
+    assert_eq!(world.cloud.counts().total, 0, "no vendor call");
     status
 }
 
@@ -80,21 +80,24 @@ pub(crate) async fn id_that_does_not_exist() -> Status {
     refusal(&world, |request| adopt(request, "lb-4711")).await
 }
 
-pub(crate) async fn somebody_elses() -> Status {
+pub(crate) async fn owned_by_another() -> Status {
     let world = World::start().await;
     let tags = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/owner-uid": "theirs" });
     let made = json!({ "name": "theirs", "scheme": "internet", "tags": tags });
-    #[expect(clippy::disallowed_methods, reason = "the tests play the vendor's operator, who has no budget")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests act as the vendor's operator, which needs no budget"
+    )]
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let answer = client.post(format!("{}/v1/load-balancers", world.cloud.url)).json(&made).send().await;
     let made: Value = answer.expect("an answer").json().await.expect("JSON");
     let id = made["id"].as_str().expect("an ID").to_owned();
     let status = refusal(&world, |request| adopt(request, &id)).await;
-    assert_eq!(world.cloud.balancer().await["tags"], tags, "it is not touched");
+    assert_eq!(world.cloud.balancer().await["tags"], tags, "it is not changed");
     status
 }
 
-/// A world whose only load balancer is being made and never done, and the request for it.
+/// A world whose only load balancer is being created and never becomes ready, and the request for it.
 async fn busy() -> (World, EnsureLoadBalancerRequest) {
     let world = World::start().await;
     world.cloud.settings(json!({ "provisioning": { "create_ms": NEVER_MS } })).await;
@@ -110,13 +113,13 @@ async fn the_same_content_in_progress_is_joined() {
     for answer in [one, other] {
         let answer = answer.expect("no error");
         assert_eq!(answer.state(), LoadBalancerState::Pending);
-        let again = answer.retry_after.expect("says when to ask again");
+        let again = answer.retry_after.expect("has a retry delay");
         assert!(again.seconds > 0 || again.nanos > 0);
     }
     assert_eq!(world.cloud.count(Operation::CreateLoadBalancer), 1);
 }
 
-pub(crate) async fn another_operation_under_way() -> Status {
+pub(crate) async fn another_operation_in_progress() -> Status {
     let (world, mut request) = busy().await;
     request.fence = Some(Fence { scope: "service-controller/1".into(), epoch: 1, sequence: 1 });
     spec_of(&mut request).listeners.push(tcp(443));
@@ -125,7 +128,7 @@ pub(crate) async fn another_operation_under_way() -> Status {
 
 pub(crate) async fn newer_state_took_over() -> Status {
     let (world, request) = busy().await;
-    // Nobody sees from outside that the older one waits already when the newer one comes: so it is tried until it did.
+    // It cannot be observed whether the older request already waits when the newer one arrives, so the test repeats until it does.
     for pair in 1..=50 {
         let (mut older, mut newer) = (request.clone(), request.clone());
         older.fence = Some(fence(1, 2 * pair));
@@ -143,7 +146,7 @@ pub(crate) async fn newer_state_took_over() -> Status {
             return status;
         }
     }
-    panic!("the newer one never took over")
+    panic!("the newer request never took over")
 }
 
 pub(crate) async fn replaced_writer() -> Status {
@@ -164,7 +167,7 @@ pub(crate) async fn replaced_writer() -> Status {
 pub(crate) async fn replaced_route_writer() -> Status {
     let world = World::start().await;
     let by = |epoch| Some(Fence { scope: "route-controller/0".into(), epoch, sequence: 1 });
-    world.apply(ApplyRoutesRequest { fence: by(2), ..routes() }).await.expect("nothing to do");
+    world.apply(ApplyRoutesRequest { fence: by(2), ..routes() }).await.expect("no change");
     world.apply(ApplyRoutesRequest { fence: by(1), ..routes() }).await.expect_err("refused")
 }
 
@@ -194,13 +197,13 @@ pub(crate) async fn delta_of_an_unknown_set() -> Status {
     world.balancers().put_backend_set(request).await.expect_err("refused")
 }
 
-/// gRPC's own limit on a message: no reason, no retry, and a defect of whoever sent it.
+/// gRPC's own limit of the message size: no reason, no retry, and a defect of the sender.
 #[tokio::test]
-async fn a_message_that_is_too_large() {
+async fn too_large_message_is_refused_by_grpc() {
     const LIMIT: usize = 4 * 1024 * 1024;
     let world = World::start().await;
     world.put(&"x".repeat(LIMIT - 1024)).await.expect("just small enough");
     let status = world.put(&"x".repeat(LIMIT + 1)).await.expect_err("too large");
     Told::read(&status).is_grpcs_own(Code::ResourceExhausted);
-    until("an adapter that goes on", async || world.put("small").await.is_ok()).await;
+    until("the adapter keeps running", async || world.put("small").await.is_ok()).await;
 }

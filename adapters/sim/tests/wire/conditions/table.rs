@@ -1,4 +1,4 @@
-//! The contract's table of conditions: what provokes each, and what is told then. A row is a test.
+//! The contract's table of conditions: how each is provoked, and which error it must have. Each row is a test.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     conditions::vendor,
 };
 
-/// Reasons that no request to one adapter can meet, and why.
+/// Reasons that no request to one adapter can provoke, and why.
 const NOT_HERE: [(Reason, &str); 1] =
     [(Reason::Unspecified, "is what a client makes of a reason that it does not know")];
 
@@ -40,25 +40,25 @@ macro_rules! conditions {
 }
 
 conditions! {
-    a_wrong_field: FieldInvalid, InvalidArgument, NEVER, requests::wrong_field;
+    invalid_field: FieldInvalid, InvalidArgument, NEVER, requests::wrong_field;
     a_missing_field: FieldInvalid, InvalidArgument, NEVER, requests::missing_field;
     too_many_items: FieldInvalid, InvalidArgument, NEVER, requests::too_many_items;
-    what_the_cloud_cannot_do: UnsupportedFeature, InvalidArgument, NEVER, requests::unsupported_feature;
+    unsupported_by_the_cloud: UnsupportedFeature, InvalidArgument, NEVER, requests::unsupported_feature;
     an_unknown_parameter: UnknownParameter, InvalidArgument, NEVER, requests::unknown_parameter;
-    an_id_that_does_not_exist: ResourceGone, NotFound, NEVER, requests::id_that_does_not_exist;
-    somebody_elses: OwnedByOther, AlreadyExists, NEVER, requests::somebody_elses;
-    another_operation_under_way: OperationConflict, Aborted, SOON, requests::another_operation_under_way;
+    nonexistent_vendor_id: ResourceGone, NotFound, NEVER, requests::id_that_does_not_exist;
+    owned_by_another: OwnedByOther, AlreadyExists, NEVER, requests::owned_by_another;
+    another_operation_in_progress: OperationConflict, Aborted, SOON, requests::another_operation_in_progress;
     a_newer_state_took_over: OperationConflict, Aborted, SOON, requests::newer_state_took_over;
     a_writer_that_was_replaced: StaleFence, FailedPrecondition, NEVER, requests::replaced_writer;
     a_route_writer_that_was_replaced: StaleFence, FailedPrecondition, NEVER, requests::replaced_route_writer;
     a_field_that_cannot_change: ImmutableField, FailedPrecondition, NEVER, requests::immutable_field;
     an_unknown_backend_set: BackendSetUnknown, FailedPrecondition, AT_ONCE, requests::unknown_backend_set;
     a_delta_of_an_unknown_set: BackendSetUnknown, FailedPrecondition, AT_ONCE, requests::delta_of_an_unknown_set;
-    the_vendors_quota: VendorQuota, FailedPrecondition, WHEN_QUOTA_MAY_HAVE_CHANGED, vendor::quota;
+    exhausted_vendor_quota: VendorQuota, FailedPrecondition, WHEN_QUOTA_MAY_HAVE_CHANGED, vendor::quota;
     rejected_credentials: VendorAuth, FailedPrecondition, WHEN_CREDENTIALS_MAY_HAVE_CHANGED, vendor::unauthorized;
     rejected_credentials_from_the_start:
         VendorAuth, FailedPrecondition, WHEN_CREDENTIALS_MAY_HAVE_CHANGED, vendor::unauthorized_from_the_start;
-    credentials_for_other_things:
+    credentials_without_permission:
         VendorForbidden, FailedPrecondition, WHEN_CREDENTIALS_MAY_HAVE_CHANGED, vendor::forbidden;
     a_wait_beyond_the_deadline: BudgetExhausted, ResourceExhausted, SOON, limits::wait_beyond_the_deadline;
     a_full_queue: QueueFull, ResourceExhausted, SOON, limits::full_queue;
@@ -66,28 +66,28 @@ conditions! {
     a_vendor_that_throttles_twice:
         VendorThrottled, ResourceExhausted, Retry::After(limits::SHORT_PAUSE), limits::throttled_write;
     a_vendor_that_fails: VendorUnavailable, Unavailable, SOON, vendor::server_error;
-    a_vendor_that_is_not_there: VendorUnavailable, Unavailable, SOON, vendor::connection_refused;
-    a_vendor_that_is_given_a_rest: VendorUnavailable, Unavailable, SOON, vendor::breaker_open;
-    a_vendor_that_talks_nonsense: Internal, Internal, NEVER, vendor::nonsense;
+    unreachable_vendor: VendorUnavailable, Unavailable, SOON, vendor::connection_refused;
+    vendor_with_open_breaker: VendorUnavailable, Unavailable, SOON, vendor::breaker_open;
+    vendor_with_invalid_answers: Internal, Internal, NEVER, vendor::nonsense;
     a_write_without_an_answer: OutcomeUnknown, Unknown, SOON, vendor::lost_answers;
     a_replica_that_stands_by: NotLeader, Unavailable, SOON, replica::standby;
     an_adapter_that_starts: Starting, Unavailable, SOON, replica::starting;
     an_adapter_that_stops: Draining, Unavailable, SOON, replica::draining;
     a_caller_with_another_role: CallerForbidden, PermissionDenied, NEVER, callers::another_role;
     a_caller_of_another_cluster: CallerForbidden, PermissionDenied, NEVER, callers::another_cluster;
-    a_caller_under_a_foreign_fence: CallerForbidden, PermissionDenied, NEVER, callers::foreign_fence;
-    an_operator_who_writes: CallerForbidden, PermissionDenied, NEVER, callers::operator_who_writes;
+    caller_with_a_foreign_fence: CallerForbidden, PermissionDenied, NEVER, callers::foreign_fence;
+    operator_that_writes: CallerForbidden, PermissionDenied, NEVER, callers::operator_who_writes;
     a_caller_without_a_token: CallerUnauthenticated, Unauthenticated, NEVER, callers::without_a_token;
     a_caller_with_an_old_token: CallerUnauthenticated, Unauthenticated, NEVER, callers::old_token;
 }
 
 #[test]
-fn every_reason_of_the_contract_is_provoked() {
+fn every_reason_of_the_contract_has_a_row() {
     let all: BTreeSet<Reason> = (0..).map_while(|number| Reason::try_from(number).ok()).collect();
     assert_eq!(all.len(), 24, "a new reason needs a row above");
     let elsewhere = NOT_HERE.iter().map(|(reason, _why)| *reason);
     let told: BTreeSet<Reason> = PROVOKED.iter().copied().chain(elsewhere).collect();
     let missing: Vec<_> = all.difference(&told).collect();
-    assert!(missing.is_empty(), "nothing provokes {missing:?}");
+    assert!(missing.is_empty(), "no row provokes {missing:?}");
     assert!(NOT_HERE.iter().all(|(reason, _why)| !PROVOKED.contains(reason)), "there is a row after all");
 }

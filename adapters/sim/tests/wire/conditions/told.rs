@@ -1,4 +1,4 @@
-//! What an error says on the wire, read without the help of the contract's own reader.
+//! An error as it is on the wire, read without the contract's own parser.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,17 +6,17 @@ use cloud_api_proto::Reason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// When a caller may come back.
+/// When a caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Retry {
     /// Not before something changes.
     Never,
     AtOnce,
-    /// After at least so long.
+    /// After at least this delay.
     After(Duration),
 }
 
-/// An error, with all that it carries.
+/// An error with all its details.
 #[derive(Debug)]
 pub(crate) struct Told {
     code: Code,
@@ -52,7 +52,7 @@ impl Told {
         }
     }
 
-    /// Checks what the contract says of the condition.
+    /// Asserts what the contract demands of the condition.
     #[track_caller]
     pub(crate) fn is(&self, reason: Reason, code: Code, retry: Retry) {
         let info = Some(("cloudadapter.dev".to_owned(), reason.word().to_owned()));
@@ -65,24 +65,24 @@ impl Told {
         }
         let header = self.retry.map(|delay| delay.as_millis().to_string());
         assert_eq!(self.pushback, header, "the header repeats RetryInfo: {self:#?}");
-        assert!(!self.message.is_empty(), "people read it");
+        assert!(!self.message.is_empty(), "there is a message for users");
         assert_eq!(!self.fields.is_empty(), reason == Reason::FieldInvalid, "BadRequest: {self:#?}");
         assert_eq!(self.quota, reason == Reason::VendorQuota, "QuotaFailure: {self:#?}");
     }
 
-    /// Checks that the vendor's own words are there.
+    /// Asserts that the vendor's message and code are included.
     #[track_caller]
     pub(crate) fn quotes_the_vendor(&self, code: &str) {
         assert_eq!(self.metadata.get("vendor_code").map(String::as_str), Some(code), "{self:#?}");
         assert!(self.metadata.get("vendor_request_id").is_some_and(|id| !id.is_empty()), "{self:#?}");
     }
 
-    /// How long to wait.
+    /// The retry delay.
     pub(crate) fn delay(&self) -> Duration {
         self.retry.expect("a delay")
     }
 
-    /// `RESOURCE_EXHAUSTED` without a reason is gRPC's own word for a message that is too large.
+    /// For a message that is too large, gRPC itself answers `RESOURCE_EXHAUSTED`, without a reason.
     #[track_caller]
     pub(crate) fn is_grpcs_own(&self, code: Code) {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Vendors that refuse, fail, are not there, or whose answers are lost.
+//! Vendors that refuse, fail or cannot be reached, or whose responses are lost.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     conditions::world::{PLENTY, World, cloud, look},
 };
 
-/// How long a vendor that fails is left alone.
+/// How long the breaker of a failing vendor stays open.
 const REST: Duration = Duration::from_secs(40);
 /// Longer than any call here takes.
 const SOME: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ fn respond(status: u16) -> serde_json::Value {
     json!({ "respond": { "status": status } })
 }
 
-/// The refusal of a load balancer whose creation the vendor answers with this.
+/// The refusal of a load balancer if the vendor answers its creation with this status.
 async fn create_answered(status: u16) -> Status {
     let world = World::start().await;
     world.always("CreateLoadBalancer", respond(status)).await;
@@ -48,7 +48,7 @@ pub(crate) async fn unauthorized_from_the_start() -> Status {
     let adapter = Program::start(&cloud.url, PLENTY, &[]).await;
     let mut told = None;
     until("the rejection", async || {
-        let status = look(&adapter, SOME).await.expect_err("nothing works");
+        let status = look(&adapter, SOME).await.expect_err("no call succeeds");
         let is_it = Told::read(&status).metadata.contains_key("vendor_code");
         told = Some(status);
         is_it
@@ -71,19 +71,19 @@ pub(crate) async fn quota() -> Status {
 pub(crate) async fn server_error() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(503)).await;
-    let status = world.look(SOME).await.expect_err("nothing works");
+    let status = world.look(SOME).await.expect_err("no call succeeds");
     Told::read(&status).quotes_the_vendor("injected");
     status
 }
 
 pub(crate) async fn connection_refused() -> Status {
     let world = World::start().await;
-    // The connection that there is closes, and no other one comes about.
+    // The open connection is closed, and no new one can be opened.
     world.always("*", json!("close_before")).await;
     let World { cloud, adapter } = world;
     drop(cloud);
     let mut told = None;
-    until("a cloud that is away", async || {
+    until("an unreachable cloud", async || {
         told = look(&adapter, SOME).await.err();
         told.as_ref().is_some_and(|status| status.message().contains("refused"))
     })
@@ -96,10 +96,10 @@ pub(crate) async fn breaker_open() -> Status {
     let world = World::configured(&PLENTY.replace("limits: {", &rest)).await;
     world.always("*Instances", respond(503)).await;
     for _ in 0..3 {
-        world.look(SOME).await.expect_err("nothing works");
+        world.look(SOME).await.expect_err("no call succeeds");
     }
     let sent = world.cloud.counts().total;
-    let status = world.look(SOME).await.expect_err("given a rest");
+    let status = world.look(SOME).await.expect_err("the breaker is open");
     assert_eq!(world.cloud.counts().total, sent, "nothing is sent");
     let told = Told::read(&status);
     told.is(Reason::VendorUnavailable, Code::Unavailable, Retry::After(REST / 2));
@@ -111,17 +111,17 @@ pub(crate) async fn breaker_open() -> Status {
 pub(crate) async fn nonsense() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(404)).await;
-    world.look(SOME).await.expect_err("no API of this cloud")
+    world.look(SOME).await.expect_err("not an API of this cloud")
 }
 
 pub(crate) async fn lost_answers() -> Status {
     let world = World::start().await;
     world.always("CreateLoadBalancer", json!("close_before")).await;
     let request = world.web("web").await;
-    let status = world.settled(&request).await.expect_err("nobody knows");
-    assert!(world.cloud.count(Operation::CreateLoadBalancer) > 1, "it was tried after a look");
+    let status = world.settled(&request).await.expect_err("the outcome is unknown");
+    assert!(world.cloud.count(Operation::CreateLoadBalancer) > 1, "the write was repeated after a read");
     world.cloud.admin(reqwest::Method::DELETE, "faults", serde_json::Value::Null).await;
-    world.settled(&request).await.expect("the same request is found out and completed");
+    world.settled(&request).await.expect("the same request determines the outcome and completes");
     assert_eq!(world.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
     status
 }

@@ -19,10 +19,10 @@ use crate::{
     support::wanted::{CLUSTER, backend, key, owner, spec, tcp},
 };
 
-/// Limits that nothing here meets.
+/// Limits that no test reaches.
 pub(crate) const PLENTY: &str = "limits: {buckets: {compute: {rate: 1000, burst: 1000}, network: {rate: 1000, burst: 1000}, \
                                  loadbalancer: {rate: 1000, burst: 1000}, identity: {rate: 1000, burst: 1000}}}";
-/// The set of backends that [`World::web`] names.
+/// The backend set that [`World::web`] refers to.
 const SET: &str = "one";
 
 pub(crate) struct World {
@@ -31,7 +31,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A fast cloud, and an adapter that knows it.
+    /// A fast cloud, and an adapter that has passed its self-check.
     pub(crate) async fn start() -> Self {
         Self::configured(PLENTY).await
     }
@@ -54,7 +54,7 @@ impl World {
         LoadBalancerServiceClient::new(self.adapter.channel.clone())
     }
 
-    /// Something happens to each call of an operation.
+    /// Adds a fault rule for each call of an operation.
     pub(crate) async fn always(&self, operation: &str, action: Value) {
         self.cloud.fault(json!({ "match": { "operation": operation }, "action": action })).await;
     }
@@ -65,7 +65,7 @@ impl World {
         self.balancers().put_backend_set(request).await.map(drop)
     }
 
-    /// A load balancer for the Service `shop/<uid>`, whose backends are there.
+    /// A load balancer for the Service `shop/<uid>`, whose backend set was put.
     pub(crate) async fn web(&self, uid: &str) -> EnsureLoadBalancerRequest {
         self.put(SET).await.expect("put");
         EnsureLoadBalancerRequest {
@@ -85,7 +85,7 @@ impl World {
         Ok(self.balancers().ensure_load_balancer(request.clone()).await?.into_inner())
     }
 
-    /// Repeats until it is no longer pending.
+    /// Repeats the request until the answer is not PENDING.
     pub(crate) async fn settled(
         &self,
         request: &EnsureLoadBalancerRequest,
@@ -115,7 +115,7 @@ impl World {
         Ok(client.apply_routes(request).await?.into_inner())
     }
 
-    /// Asks the vendor for the machine `i-0001` now.
+    /// Makes a live request for the instance `i-0001`.
     pub(crate) async fn look(&self, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
         look(&self.adapter, timeout).await
     }

@@ -1,4 +1,4 @@
-//! A real `adapter-sim`, killed as only SIGKILL kills.
+//! A real `adapter-sim` process, which can be killed by SIGKILL.
 
 use std::{process::Stdio, time::Duration};
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Process {
     pub(crate) channel: Channel,
     child: Child,
-    /// Reads its log on, so that it never waits for us.
+    /// Reads the log, so that the process never blocks on it.
     _reader: JoinSet<()>,
 }
 

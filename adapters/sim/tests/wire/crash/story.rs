@@ -1,4 +1,4 @@
-//! What the controllers want, chapter by chapter, and how they ask until they have it.
+//! The desired states of the controllers, chapter by chapter, and the requests until each is reached.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -20,16 +20,16 @@ use crate::support::wanted::{CLUSTER, backend, key, owner, spec, tcp, udp};
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// What shall be at the end of a chapter.
+/// The desired state at the end of a chapter.
 pub(crate) struct Chapter {
     pub(crate) balancers: Vec<(&'static str, LoadBalancerSpec, Vec<Backend>)>,
     pub(crate) gone: Vec<&'static str>,
-    /// Node and machine.
+    /// Node and instance.
     pub(crate) routes: Vec<(u8, u8)>,
     pub(crate) removed: Vec<u8>,
 }
 
-/// The story: things are made, changed, replaced by others, and unmade.
+/// The story: objects are created, changed, replaced and deleted.
 pub(crate) fn chapters() -> [Chapter; 3] {
     let internal = LoadBalancerSpec { scheme: Scheme::Internal.into(), ..spec([udp(53)]) };
     [
@@ -55,14 +55,14 @@ pub(crate) fn chapters() -> [Chapter; 3] {
     ]
 }
 
-/// The controllers. They outlive the adapters that they ask.
+/// The controllers. They continue when an adapter is replaced.
 #[derive(Default)]
 pub(crate) struct Controllers {
     sequence: AtomicU64,
 }
 
 impl Controllers {
-    /// Asks until everything is as the chapter wants it. Errors are what a restart looks like: they are asked through.
+    /// Repeats requests until everything is in the chapter's state. Errors during a restart are ignored.
     pub(crate) async fn converge(&self, chapter: &Chapter, channel: &Channel) {
         let balancers = chapter.balancers.iter().map(async |wanted| {
             persist(async || self.ensure(wanted, channel).await).await;

@@ -1,4 +1,4 @@
-//! One run: a cloud, an adapter that is struck once, and a look at what came of it.
+//! One run: a cloud, an adapter that is disturbed once, and the verification of the result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,38 +11,38 @@ use crate::{
     support::cloud::TestCloud,
 };
 
-/// For how long the adapter reckons with reads that lag.
+/// The consistency horizon of the adapter.
 pub(crate) const HORIZON_MS: u64 = 300;
-/// Load balancers that the story makes: `web`, `dns`, and `dns` again, which moves to the inside.
+/// Load balancers that the story creates: `web`, `dns`, and `dns` again, which becomes internal.
 pub(crate) const EVER_MADE: usize = 3;
-/// How late a late create is carried out: long after [`HORIZON_MS`].
+/// Delay of a late create: long after [`HORIZON_MS`].
 const LATE_MS: u64 = 900;
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a condition.
+/// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(2);
-/// Longer than a killed adapter lives: its write is done, and it never hears of it.
+/// Longer than a killed adapter lives: its write is executed, and it never receives the response.
 const NEVER_MS: u64 = 600_000;
 
-/// What happens after a write.
+/// The fault after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blow {
-    /// SIGKILL, before the answer comes.
+    /// SIGKILL, before the response arrives.
     Kill,
-    /// The connection closes instead of an answer.
+    /// The connection closes instead of a response.
     LoseAnswer,
-    /// SIGKILL, after a create that the cloud carries out later than reads lag. It is about creates of load balancers alone.
+    /// SIGKILL, after a create that the cloud executes later than reads lag. Only for creates of load balancers.
     KillLate,
 }
 
-/// What the cloud is like.
+/// The properties of the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
     /// Reads show writes this much later.
     pub(crate) lag_ms: u64,
-    /// Whether it makes nothing of a repeated create.
+    /// Whether the cloud ignores a repeated create.
     pub(crate) client_tokens: bool,
-    /// For how long the adapter reckons with a create that is still worked on.
+    /// The create horizon of the adapter.
     pub(crate) create_horizon_ms: u64,
 }
 
@@ -63,7 +63,7 @@ impl World {
         Self { cloud, adapter, conditions, controllers: Controllers::default() }
     }
 
-    /// Tells the story, with a blow after the write of this number. False: the story has no such write.
+    /// Runs the story with a fault at the write of this number. False: the story has no such write.
     pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
         let (operation, action) = match blow {
             Blow::Kill => ("*", json!({ "delay_ms": NEVER_MS })),
@@ -78,7 +78,11 @@ impl World {
             self.check(&chapter, &format!("{blow:?} after write {write}")).await;
         }
         let struck = writes(&self.cloud, blow) >= write;
-        assert_eq!(self.ever_made().await, EVER_MADE, "{blow:?} after write {write}: one too many was made");
+        assert_eq!(
+            self.ever_made().await,
+            EVER_MADE,
+            "{blow:?} after write {write}: too many objects were created"
+        );
         struck
     }
 
@@ -95,7 +99,7 @@ impl World {
         self.controllers.converge(chapter, &self.adapter.channel).await;
     }
 
-    /// Exactly what the chapter wants is there.
+    /// Asserts that exactly the objects of the chapter exist.
     async fn check(&self, chapter: &Chapter, when: &str) {
         let state = self.cloud.state().await;
         let mut found: Vec<_> = list(&state, "load_balancers").iter().map(balancer).collect();
@@ -117,15 +121,15 @@ impl World {
             .map(|(node, machine)| (format!("10.244.{node}.0/24"), format!("i-000{machine}")))
             .collect();
         assert_eq!(routes, wanted, "{when}");
-        assert_eq!(list(&state, "routes").len(), chapter.routes.len(), "{when}: none twice");
+        assert_eq!(list(&state, "routes").len(), chapter.routes.len(), "{when}: no duplicates");
     }
 
-    /// The cloud numbers what it makes: the next one tells.
+    /// The cloud numbers its objects, so the number of the next one shows how many were created.
     async fn ever_made(&self) -> usize {
         self.cloud.admin(reqwest::Method::DELETE, "faults", Value::Null).await;
         #[expect(
             clippy::disallowed_methods,
-            reason = "the tests play the vendor's operator, who has no budget"
+            reason = "tests act as the vendor's operator, which needs no budget"
         )]
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
         let probe = json!({ "name": "probe", "scheme": "internal" });
@@ -136,7 +140,7 @@ impl World {
     }
 }
 
-/// How many of the writes that such a blow may follow have reached the cloud.
+/// Number of the writes with which this fault is possible that the cloud has received.
 fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     match blow {
         Blow::Kill | Blow::LoseAnswer => cloud.counts().writes,
@@ -144,7 +148,7 @@ fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     }
 }
 
-/// Until the write of this number has reached the cloud.
+/// Waits until the cloud has received the write of this number.
 async fn written(cloud: &TestCloud, (blow, write): (Blow, u64)) {
     while writes(cloud, blow) < write {
         tokio::time::sleep(TICK).await;
@@ -155,7 +159,7 @@ fn list<'a>(state: &'a Value, what: &str) -> &'a [Value] {
     state[what].as_array().expect("a list")
 }
 
-/// Whose it is, its ports, and its members over all pools.
+/// Owner, ports, and members over all pools.
 fn balancer(tree: &Value) -> (String, BTreeSet<u64>, usize) {
     let owner = tree["tags"]["cloudadapter.dev/owner-uid"].as_str().unwrap_or_default().to_owned();
     let ports = list(tree, "listeners").iter().filter_map(|listener| listener["port"].as_u64()).collect();

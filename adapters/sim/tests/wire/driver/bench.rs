@@ -1,4 +1,4 @@
-//! A driver with a cloud, and what the runtime does with it, in its simplest form.
+//! A driver with a cloud, and the simplest form of what the runtime does with it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
 
 pub(crate) type Record = LoadBalancerRecord<<SimDriver as Driver>::Detail>;
 
-/// More turns than any test needs.
+/// More iterations than any test needs.
 const TURNS_MAX: usize = 200;
 
 pub(crate) struct Bench {
@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     pub(crate) session: Session,
 }
 
-/// A cloud that is done with every write at once.
+/// A cloud that completes every write at once.
 pub(crate) async fn bench() -> Bench {
     bench_with(json!({})).await
 }
@@ -97,15 +97,15 @@ impl Bench {
         page.expect("a listing").items
     }
 
-    /// Observes, plans, makes the first write, and again, until nothing is left; answers what is there and the writes.
+    /// Observes, plans, makes the first write, and repeats until nothing is left; returns the load balancer and the writes.
     pub(crate) async fn ensure(&self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let mut writes = Vec::new();
         for _ in 0..TURNS_MAX {
             let mut records = self.balancers().await;
-            assert!(records.len() <= 1, "a second one was made");
+            assert!(records.len() <= 1, "a second one was created");
             let record = records.pop();
             if record.as_ref().is_some_and(|record| record.summary.state() == LoadBalancerState::Pending) {
-                // On the way to a condition, not a wait for a time.
+                // Polls a condition; it does not wait for a time.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -121,7 +121,7 @@ impl Bench {
         panic!("does not settle: {writes:#?}");
     }
 
-    /// Deletes whatever is there; answers the writes.
+    /// Deletes the load balancer; returns the writes.
     pub(crate) async fn remove(&self) -> usize {
         let mut writes = 0;
         for _ in 0..TURNS_MAX {
@@ -137,7 +137,7 @@ impl Bench {
         panic!("is not deleted");
     }
 
-    /// Lays and removes routes in one call.
+    /// Adds and removes routes in one call.
     pub(crate) async fn change_routes(
         &self,
         remove: &[&str],
@@ -153,7 +153,7 @@ impl Bench {
     }
 }
 
-/// The pods of `node-n`.
+/// The pod CIDR of `node-n`.
 pub(crate) fn route(n: u8, instance: &str) -> WantedRoute {
     let uid = format!("node-{n}");
     let destination = format!("10.244.{n}.0/24");

@@ -1,4 +1,4 @@
-//! What `describe` claims, claim by claim, as seen in the cloud itself.
+//! Each claim of `describe`, verified in the cloud itself.
 
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::{
@@ -16,7 +16,7 @@ use crate::{
     support::wanted::{backend, spec, tcp, udp},
 };
 
-/// One test a claim, and the list of all.
+/// Defines one test for each claim, and the list of all.
 macro_rules! capabilities {
     ($($name:literal => $test:ident,)*) => {
         const TESTED: &[&str] = &[$($name),*];
@@ -67,7 +67,7 @@ async fn every_claim_is_tested() {
     assert_eq!(claims, TESTED);
 }
 
-/// The load balancer in the cloud after this was asked for.
+/// Converges to this request, and returns the load balancer in the cloud.
 async fn made(change: impl FnOnce(&mut LoadBalancerSpec)) -> Value {
     let mut wanted = spec([tcp(80)]);
     change(&mut wanted);

@@ -1,4 +1,4 @@
-//! What a Service costs, in the cloud's own counts.
+//! The cost of a Service, as counted by the cloud.
 
 use adapter_sim::simcloud::Operation;
 use cloud_adapter::driver::Driver as _;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_service_with_p_ports_costs_p_plus_two_writes_and_then_none() {
+async fn service_costs_ports_plus_two_writes_then_none() {
     for listeners in [vec![tcp(80)], vec![tcp(80), tcp(443), tcp(8080)], vec![tcp(53), udp(53)]] {
         let bench = bench().await;
         let n_ports = listeners.len();
@@ -29,7 +29,7 @@ async fn a_service_with_p_ports_costs_p_plus_two_writes_and_then_none() {
 }
 
 #[tokio::test]
-async fn the_cloud_may_take_its_time() {
+async fn slow_cloud_causes_no_additional_writes() {
     let bench =
         bench_with(json!({ "provisioning": { "create_ms": 40, "update_ms": 15, "delete_ms": 25 } })).await;
     let wanted = desired(spec([tcp(80), udp(53)]), [backend(1)]);
@@ -39,7 +39,7 @@ async fn the_cloud_may_take_its_time() {
 }
 
 #[tokio::test]
-async fn a_node_costs_one_write_a_port() {
+async fn added_node_costs_one_write_per_port() {
     let bench = bench().await;
     let mut wanted = desired(spec([tcp(80), tcp(443)]), [backend(1), backend(2)]);
     bench.ensure(&wanted).await;
@@ -72,7 +72,7 @@ async fn a_deletion_costs_one_write_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_step_that_needs_what_is_not_there_yet_makes_no_call() {
+async fn step_with_missing_dependency_makes_no_call() {
     let bench = bench().await;
     let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), &Fence::default(), None).expect("possible");
     bench.driver.execute(&bench.session, &steps[1]).await.expect_err("not the first");

@@ -1,4 +1,4 @@
-//! What the driver makes of a cloud that misbehaves.
+//! How the driver classifies a cloud that misbehaves.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     support::wanted::{backend, spec, tcp},
 };
 
-/// The fault of the first write of a new load balancer, under a rule.
+/// The fault of the first write for a new load balancer, under a rule.
 async fn creating(bench: &Bench, action: Value) -> Fault {
     bench.cloud.fault(json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 1 }, "action": action })).await;
     let steps = bench.driver.plan(&desired(spec([tcp(80)]), []), &Fence::default(), None).expect("possible");
@@ -29,7 +29,7 @@ async fn listing(bench: &Bench, action: Value) -> cloud_adapter::driver::VendorE
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_may_have_been_done() {
+async fn lost_answer_of_a_write_is_outcome_unknown() {
     let bench = bench().await;
     for action in [
         json!("close_after"),
@@ -42,14 +42,14 @@ async fn a_write_whose_answer_is_lost_may_have_been_done() {
 }
 
 #[tokio::test]
-async fn a_repeated_create_makes_no_second_load_balancer() {
+async fn repeated_create_is_idempotent() {
     let bench = bench().await;
     let wanted = desired(spec([tcp(80)]), [backend(1)]);
     let steps = bench.driver.plan(&wanted, &Fence::default(), None).expect("possible");
     for _ in 0..3 {
         bench.driver.execute(&bench.session, &steps[0]).await.expect("the token makes it harmless");
     }
-    // What the user wants meanwhile may be something else.
+    // The desired state may have changed since.
     let mut other = desired(spec([tcp(81)]), [backend(1)]);
     other.cluster_name = "renamed".into();
     let steps = bench.driver.plan(&other, &Fence::default(), None).expect("possible");
@@ -63,7 +63,7 @@ async fn a_repeated_create_makes_no_second_load_balancer() {
 }
 
 #[tokio::test]
-async fn a_listing_that_fails_says_how() {
+async fn failed_listing_reports_the_cause() {
     let bench = bench().await;
     let respond = |status: u16| json!({ "respond": { "status": status } });
     for (action, wanted) in [
@@ -80,9 +80,9 @@ async fn a_listing_that_fails_says_how() {
 }
 
 #[tokio::test]
-async fn the_cloud_says_when_to_come_back_and_who_asked() {
+async fn throttled_answer_has_retry_after_and_request_id() {
     let bench = bench().await;
-    // The first one only costs time: the runtime sends the call once more when the pause is over.
+    // After the first one, the runtime repeats the call when the pause is over.
     for seconds in ["1", "7"] {
         let action = json!({ "respond": { "status": 429, "headers": { "retry-after": seconds } } });
         let rule = json!({ "match": { "operation": "List*" }, "when": { "next": 1 }, "action": action });
@@ -96,7 +96,7 @@ async fn the_cloud_says_when_to_come_back_and_who_asked() {
 }
 
 #[tokio::test]
-async fn a_busy_a_broken_and_a_full_cloud_are_told_apart() {
+async fn busy_broken_and_full_clouds_are_distinguished() {
     let bench = bench().await;
     let wanted = desired(spec([tcp(80)]), []);
     let steps = bench.driver.plan(&wanted, &Fence::default(), None).expect("possible");
@@ -114,6 +114,6 @@ async fn a_busy_a_broken_and_a_full_cloud_are_told_apart() {
     let path = format!("load-balancers/{}", record.summary.vendor_id);
     bench.cloud.admin(reqwest::Method::PATCH, &path, json!({ "status": "ERROR" })).await;
     let broken = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("broken");
-    assert_eq!(broken.fault, Fault::Busy, "the next look shows that it is in ERROR");
+    assert_eq!(broken.fault, Fault::Busy, "the next read shows that it is in ERROR");
     assert_eq!(bench.remove().await, 1, "and can be deleted");
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::driver::bench::{bench, bench_with, driver, route, session};
 
 #[tokio::test]
-async fn a_listing_goes_on_where_its_page_ended() {
+async fn listing_continues_at_its_cursor() {
     let bench = bench_with(json!({ "page_size_max": 2 })).await;
     bench.cloud.machines(5).await;
     let (mut seen, mut cursor) = (Vec::new(), None);
@@ -28,13 +28,13 @@ async fn a_listing_goes_on_where_its_page_ended() {
 }
 
 #[tokio::test]
-async fn five_hundred_machines_are_looked_up_in_one_call_and_in_order() {
+async fn five_hundred_instances_are_read_in_one_ordered_call() {
     let bench = bench().await;
     bench.cloud.machines(499).await;
     let mut ids: Vec<String> = (1..=499).rev().map(|n| format!("i-{n:04}")).collect();
     ids.insert(7, "i-9999".into());
     let found = bench.driver.get_batch(&bench.session, &ids).await;
-    let found = found.expect("answered").expect("the cloud can");
+    let found = found.expect("answered").expect("the cloud supports it");
     assert_eq!(found.len(), ids.len());
     for (id, answer) in ids.iter().zip(&found) {
         match answer {
@@ -47,7 +47,7 @@ async fn five_hundred_machines_are_looked_up_in_one_call_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_batch_of_routes_answers_removals_and_then_additions() {
+async fn batch_applies_removals_before_additions() {
     let bench = bench().await;
     bench.cloud.machines(3).await;
     assert_eq!(bench.change_routes(&[], [route(1, "i-0001"), route(2, "i-0002")]).await, [Ok(()), Ok(())]);
@@ -68,11 +68,11 @@ async fn a_batch_of_routes_answers_removals_and_then_additions() {
         faults,
         [
             Ok(()),              // removed
-            Ok(()),              // is not there, as it shall be
-            Ok(()),              // in the place of the removed one
-            Err(Fault::Busy),    // another is there
-            Err(Fault::Invalid), // the cloud refuses the machine
-            Err(Fault::Invalid), // not even asked for
+            Ok(()),              // removes a route that does not exist: success
+            Ok(()),              // replaces the removed one
+            Err(Fault::Busy),    // another route exists
+            Err(Fault::Invalid), // the cloud refuses the instance
+            Err(Fault::Invalid), // is never requested
             Ok(()),
         ]
     );
@@ -80,9 +80,9 @@ async fn a_batch_of_routes_answers_removals_and_then_additions() {
 }
 
 #[tokio::test]
-async fn the_self_check_tells_the_scope_for_one_call() {
+async fn self_check_reads_the_scope_in_one_call() {
     let bench = bench().await;
-    let scope = bench.driver.self_check(&bench.session).await.expect("good credentials");
+    let scope = bench.driver.self_check(&bench.session).await.expect("valid credentials");
     assert_eq!(
         (scope.account.as_str(), scope.project.as_str(), scope.region.as_str()),
         ("sim", "demo", "sim-1")
@@ -92,8 +92,8 @@ async fn the_self_check_tells_the_scope_for_one_call() {
 
     let other = crate::support::cloud::TestCloud::start(json!({})).await;
     let there = driver(&other.url, None, "sim-1");
-    let elsewhere = there.self_check(&session(&there)).await.expect("good credentials");
-    assert_ne!(elsewhere.fingerprint, scope.fingerprint, "another cloud is another scope");
+    let elsewhere = there.self_check(&session(&there)).await.expect("valid credentials");
+    assert_ne!(elsewhere.fingerprint, scope.fingerprint, "another endpoint is another scope");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! An API server over HTTP that knows one Lease: get, watch, and merge patch of a version. Each replica has its own way to it,
-//! which can be cut.
+//! An API server over HTTP with a single Lease: get, watch, and merge patch of a version. Each replica has a connection of its own to it,
+//! which can be blocked.
 
 use std::{convert::Infallible, io::Write as _, sync::Arc};
 
@@ -23,9 +23,9 @@ pub(crate) struct ApiServer {
     lease: Arc<watch::Sender<Value>>,
 }
 
-/// One replica's way to it.
+/// One replica's connection to it.
 pub(crate) struct Way {
-    /// Leads to this way alone.
+    /// The kubeconfig file for this connection.
     pub(crate) kubeconfig: NamedTempFile,
     cut: Arc<watch::Sender<bool>>,
     _serving: JoinSet<()>,
@@ -38,7 +38,7 @@ struct Served {
 }
 
 impl ApiServer {
-    /// With a Lease that nobody holds, as a chart makes it.
+    /// Creates a Lease without holder, as the chart does.
     pub(crate) fn start() -> Self {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -48,7 +48,7 @@ impl ApiServer {
         Self { lease: Arc::new(watch::Sender::new(lease)) }
     }
 
-    /// Who holds the Lease.
+    /// The holder of the Lease.
     pub(crate) fn holder(&self) -> Option<String> {
         self.lease.borrow()["spec"]["holderIdentity"].as_str().map(str::to_owned)
     }
@@ -76,7 +76,7 @@ impl ApiServer {
 }
 
 impl Way {
-    /// Nothing that goes in comes out any more; or it does again.
+    /// Blocks or unblocks the responses on a connection.
     pub(crate) fn cut(&self, cut: bool) {
         self.cut.send_replace(cut);
     }
@@ -113,7 +113,7 @@ fn patch(served: &Served, patch: &Value) -> Response {
     }
 }
 
-/// The Lease as it is, and then whenever it changes.
+/// Sends the current Lease, and then each change of it.
 fn watch_lease(served: &Served) -> Response {
     let mut lease = served.lease.subscribe();
     lease.mark_changed();
@@ -126,7 +126,7 @@ fn watch_lease(served: &Served) -> Response {
     ([(CONTENT_TYPE, "application/json")], Body::from_stream(lines)).into_response()
 }
 
-/// RFC 7386.
+/// A JSON merge patch. Source: RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();

@@ -1,4 +1,4 @@
-//! Controllers under load: they follow whichever replica serves, as the adapter's client does.
+//! Controllers under load: they follow the replica that serves, as the adapter's client does.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Asks for a machine, live, again and again, of whichever of these replicas serves.
+    /// Repeats live requests for an instance, to the one of these replicas that serves.
     pub(crate) fn start(replicas: &[&Replica]) -> Self {
         let addresses: Vec<_> = replicas.iter().map(|replica| replica.address.as_str()).collect();
         let target: Target = format!("static:///{}", addresses.join(",")).parse().expect("addresses");
@@ -46,7 +46,7 @@ impl Load {
                         Ok(_) => {
                             answers.fetch_add(1, Ordering::Relaxed);
                         }
-                        // Too much at once is the load's own fault, and said to whoever makes it.
+                        // Too many requests at once are the fault of the load itself, and reported to the caller.
                         Err(error) if error.reason == Reason::BudgetExhausted => {
                             let pause = error.retry_after.unwrap_or(Duration::from_millis(500));
                             tokio::time::sleep(pause).await;
@@ -59,13 +59,13 @@ impl Load {
         Self { answers, failures, _callers: callers }
     }
 
-    /// Waits for so many more answers.
+    /// Waits for this many more answers.
     pub(crate) async fn answers(&self, more: u64) {
         let wanted = self.answers.load(Ordering::Relaxed) + more;
         until("answers", async || self.answers.load(Ordering::Relaxed) >= wanted).await;
     }
 
-    /// No controller was told of a failure.
+    /// Asserts that no controller received an error.
     #[track_caller]
     pub(crate) fn without_failures(&self) {
         let failures = self.failures.lock().expect("no panic");

@@ -1,4 +1,4 @@
-//! A leader that lives and cannot reach the API server.
+//! A leader that runs and cannot reach the API server.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
     support::cloud::TestCloud,
 };
 
-/// A leader sends for so long after the start of its last renewal. Source: budgets, section 9.
+/// How long a leader sends calls after the start of its last renewal. Source: docs/replicas.md.
 const SENDS: Duration = Duration::from_secs(6);
 
 #[tokio::test]
-async fn a_leader_that_cannot_renew_stops_sending_well_before_the_next_begins() {
+async fn leader_without_renewal_stops_before_the_next_begins() {
     let cloud = TestCloud::start(json!({})).await;
     cloud.machines(3).await;
     let api = ApiServer::start();
@@ -41,10 +41,10 @@ async fn a_leader_that_cannot_renew_stops_sending_well_before_the_next_begins() 
     assert!(leader.is_alive());
     let later = calls(&cloud).await.get(sent.len()).copied().expect("of the next leader");
     let silence = Duration::from_millis(later - sent.last().expect("some"));
-    assert!(silence >= Duration::from_secs(3), "the two are {silence:?} apart\n{}", leader.log());
+    assert!(silence >= Duration::from_secs(3), "only {silence:?} between the two leaders\n{}", leader.log());
 
     leader.way.cut(false);
-    until("its place behind the next", async || leader.log().contains("Standing by")).await;
+    until("the former leader is a standby", async || leader.log().contains("Standing by")).await;
     load.without_failures();
 }
 

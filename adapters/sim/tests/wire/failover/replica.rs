@@ -1,4 +1,4 @@
-//! A replica: a process of its own.
+//! A replica as a separate process.
 
 use std::{fs::File, io::Write as _, process::Stdio};
 
@@ -20,7 +20,7 @@ use crate::{
     failover::until,
 };
 
-/// What one family may spend in all tests: calls a second, and at once.
+/// The bucket of one family in all tests: calls per second, and burst.
 pub(crate) const RATE: f64 = 5.0;
 pub(crate) const BURST: f64 = 10.0;
 
@@ -59,7 +59,7 @@ impl Replica {
         Self { address, http, channel, way, process, _config: config, log }
     }
 
-    /// Waits until it is up, whatever its duty.
+    /// Waits until it has started, whether it is leader or standby.
     pub(crate) async fn is_up(&self) {
         until("the process", async || self.health("").await == Some(ServingStatus::Serving)).await;
     }
@@ -108,7 +108,7 @@ impl Replica {
         assert!(signalled.success());
     }
 
-    /// Waits for its end.
+    /// Waits until the process has ended.
     pub(crate) async fn ended(&mut self) -> Option<i32> {
         let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await.expect("ends");
         ended.expect("waited for").code()
@@ -127,7 +127,7 @@ fn free_port() -> String {
     test_support::ports::loopback().expect("a free port").to_string()
 }
 
-/// When the cloud was asked for instances, in milliseconds since it was switched on; whoever asked.
+/// Times of the requests for instances, from any replica, in milliseconds since the cloud was switched on.
 pub(crate) fn asked_for_instances(log: &Value) -> Vec<u64> {
     let requests = log["requests"].as_array().expect("a list").iter();
     requests
@@ -136,11 +136,11 @@ pub(crate) fn asked_for_instances(log: &Value) -> Vec<u64> {
         .collect()
 }
 
-/// In any window of length w there are at most burst + rate * w calls. A call is counted on its arrival: 50 ms may lie between.
+/// Asserts that any window of length w has at most burst + rate * w calls. Calls are counted on arrival, so 50 ms of tolerance are added.
 #[track_caller]
 pub(crate) fn within_budget(calls: &[u64]) {
     const SLACK: f64 = 0.05;
-    assert!(calls.len() > 20, "hardly a load: {calls:?}");
+    assert!(calls.len() > 20, "too little load: {calls:?}");
     let seconds: Vec<f64> =
         calls.iter().map(|at| std::time::Duration::from_millis(*at).as_secs_f64()).collect();
     for (first, begin) in seconds.iter().enumerate() {
@@ -148,7 +148,7 @@ pub(crate) fn within_budget(calls: &[u64]) {
         for end in seconds.iter().skip(first) {
             count += 1.0;
             let may = BURST + RATE * (end - begin + SLACK);
-            assert!(count <= may, "{count} calls in {} s where {may} may be: {calls:?}", end - begin);
+            assert!(count <= may, "{count} calls in {} s, at most {may} allowed: {calls:?}", end - begin);
         }
     }
 }

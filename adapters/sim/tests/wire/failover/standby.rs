@@ -1,4 +1,4 @@
-//! What a replica that stands by answers, and what it knows.
+//! The answers of a standby replica, and what it knows.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -21,16 +21,16 @@ fn context() -> Option<RequestContext> {
 }
 
 #[tokio::test]
-async fn a_standby_is_ready_says_that_it_is_one_and_takes_nothing_on() {
+async fn standby_is_ready_and_refuses_requests() {
     let cloud = TestCloud::start(json!({})).await;
     let api = ApiServer::start();
     let first = Replica::start(&cloud.url, &api).await;
     first.serves().await;
     let second = Replica::start(&cloud.url, &api).await;
     second.is_up().await;
-    until("word of the leader", async || {
+    until("data from the leader", async || {
         let refused = InstanceServiceClient::new(second.channel.clone()).batch_get_instances(request()).await;
-        let error = AdapterError::from(refused.expect_err("stands by"));
+        let error = AdapterError::from(refused.expect_err("a standby refuses"));
         assert_eq!(error.reason, Reason::NotLeader, "{error}");
         error.message.contains(&first.address)
     })
@@ -42,7 +42,7 @@ async fn a_standby_is_ready_says_that_it_is_one_and_takes_nothing_on() {
     let ready = reqwest::get(format!("http://{}/readyz", second.http)).await.expect("an answer");
     assert!(ready.status().is_success());
     let request = GetInfoRequest { context: context() };
-    AdapterServiceClient::new(second.channel.clone()).get_info(request).await.expect("it says what it is");
+    AdapterServiceClient::new(second.channel.clone()).get_info(request).await.expect("it reports its role");
     assert!(!second.status().await.leader);
     assert!(first.status().await.leader);
     for (replica, leads) in [(&first, 1), (&second, 0)] {
@@ -53,7 +53,7 @@ async fn a_standby_is_ready_says_that_it_is_one_and_takes_nothing_on() {
 }
 
 #[tokio::test]
-async fn a_standby_knows_what_the_leader_knows_and_asks_the_cloud_nothing() {
+async fn standby_follows_the_leader_without_vendor_calls() {
     let cloud = TestCloud::start(json!({})).await;
     cloud.machines(5).await;
     let api = ApiServer::start();
@@ -62,7 +62,7 @@ async fn a_standby_knows_what_the_leader_knows_and_asks_the_cloud_nothing() {
     let second = Replica::start(&cloud.url, &api).await;
     second.is_up().await;
     until("the leader's instances", async || second.instances().await.items == 5).await;
-    assert_eq!(cloud.count(Operation::ListInstances), 1, "the leader's, for both");
+    assert_eq!(cloud.count(Operation::ListInstances), 1, "the same as the leader's");
     let theirs = first.instances().await.observed_at.expect("listed");
     let ours = second.instances().await.observed_at.expect("followed");
     assert!((theirs.seconds - ours.seconds).abs() <= 1, "{theirs:?} {ours:?}");
@@ -82,6 +82,10 @@ async fn a_standby_knows_what_the_leader_knows_and_asks_the_cloud_nothing() {
     let synced = synced.expect("complete");
     assert_eq!(synced.count, 5);
     let observed = synced.observed_at.expect("a time");
-    assert!((theirs.seconds - observed.seconds).abs() <= 1, "as old as it is: {theirs:?} {observed:?}");
+    assert!(
+        (theirs.seconds - observed.seconds).abs() <= 1,
+        "with the original time of the read: \
+         {theirs:?} {observed:?}"
+    );
     assert_eq!(cloud.count(Operation::ListInstances), 1, "warm");
 }

@@ -1,4 +1,4 @@
-//! What is decided when the body is read, and which flags open the port to whom.
+//! Decisions that depend on the request's content, and flags that decide who may connect.
 
 use cloud_adapter_security::testing::{ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
@@ -15,7 +15,7 @@ use crate::security::program::{CLUSTER, Program, context, ended, info, until};
 
 const LOOPBACK: [&str; 2] = ["--grpc-address", "127.0.0.1:0"];
 
-/// An adapter that asks for tokens, and the key that signs them.
+/// An adapter that requires tokens, and the key that signs them.
 struct Guarded {
     adapter: Program,
     key: TokenKey,
@@ -88,7 +88,7 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn operators_change_nothing_and_controllers_write_under_their_own_fences() {
+async fn operators_only_read_and_fences_belong_to_controllers() {
     let guarded = Guarded::start().await;
     for (role, dry_run, scope, allowed) in [
         ("service-controller", false, "service-controller/0", true),
@@ -108,7 +108,7 @@ async fn operators_change_nothing_and_controllers_write_under_their_own_fences()
         ("operator", false, "route-controller/0", false),
     ] {
         let said = guarded.routes(role, dry_run, scope).await;
-        check(&format!("{role} lays routes as {scope}, dry run {dry_run}"), said, allowed);
+        check(&format!("{role} applies routes as {scope}, dry run {dry_run}"), said, allowed);
     }
 }
 
@@ -124,7 +124,7 @@ fn check(what: &str, said: Result<(), AdapterError>, allowed: bool) {
 }
 
 #[tokio::test]
-async fn an_adapter_of_one_cluster_answers_for_no_other() {
+async fn adapter_of_one_cluster_refuses_others() {
     let guarded = Guarded::start().await;
     let other = RequestContext { cluster_id: "c2".into(), ..context() };
     let request = guarded.as_role("operator", GetInfoRequest { context: Some(other) });
@@ -144,7 +144,7 @@ async fn the_port_of_probes_serves_no_api() {
     for (path, refusal) in [
         ("/cloudadapter.v1alpha1.AdapterService/GetInfo", 404),
         ("/grpc.health.v1.Health/Check", 404),
-        // Pages are read.
+        // Pages may be read.
         ("/", 405),
         ("/status.json", 405),
     ] {
@@ -155,7 +155,7 @@ async fn the_port_of_probes_serves_no_api() {
 }
 
 #[tokio::test]
-async fn plaintext_on_other_addresses_must_be_asked_for() {
+async fn plaintext_on_other_addresses_needs_a_flag() {
     let http = ["--http-address", "127.0.0.1:0"];
     let (code, text) = ended(&[&["--grpc-address", "0.0.0.0:0"][..], &http].concat()).await;
     assert_eq!(code, Some(2), "{text}");
@@ -165,7 +165,7 @@ async fn plaintext_on_other_addresses_must_be_asked_for() {
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_used_end_it_with_two() {
+async fn unusable_files_exit_with_2() {
     let missing =
         ["--tls-cert", "/nowhere/tls.crt", "--tls-key", "/nowhere/tls.key", "--authentication", "none"];
     let keys = ["--authentication", "service-account", "--token-jwks", "/nowhere/jwks.json"];
@@ -181,10 +181,10 @@ async fn files_that_cannot_be_used_end_it_with_two() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_a_port_like_any_other() {
+async fn unix_socket_serves_like_a_port() {
     let dir = tempfile::tempdir().expect("a folder");
     let address = format!("unix:{}", dir.path().join("adapter.sock").display());
-    for round in ["first", "after one that was killed"] {
+    for round in ["first", "after the kill of the former process"] {
         let adapter = Program::start(&["--grpc-address", &address]).await;
         assert_eq!(adapter.grpc, address, "{round}");
         let channel = tonic::transport::Endpoint::try_from(address.clone()).expect("a socket").connect_lazy();

@@ -1,4 +1,4 @@
-//! The cloud's token is replaced while the adapter runs. A gateway stands before two clouds and knows whose each token is.
+//! The cloud's token is replaced while the adapter runs. A gateway in front of two clouds knows the cloud of each token.
 
 use std::{
     path::Path,
@@ -17,13 +17,13 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::security::program::{Program, context, info, until};
 
-/// What the gateway knows.
+/// The state of the gateway.
 #[derive(Clone)]
 struct Gateway {
     ours: String,
     other: String,
     client: reqwest::Client,
-    /// The tokens of the calls so far, each once for each row of equal ones.
+    /// The tokens of the calls so far, without consecutive repetitions.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -56,7 +56,7 @@ async fn forward(
     (answer.status(), answer.bytes().await.expect("whole").to_vec())
 }
 
-/// A cloud of this project, as a process of its own.
+/// A cloud of this project, as a separate process.
 async fn cloud(project: &str, clouds: &mut JoinSet<()>) -> String {
     use adapter_sim::simcloud::{Cloud, SharedCloud, model::Project, serve};
     let project = Project { account: "sim".into(), project: project.into(), region: "sim-1".into() };
@@ -72,7 +72,7 @@ fn put(path: &Path, token: &str) {
     std::fs::write(path, token).expect("room");
 }
 
-/// Asks the cloud itself, as it is now.
+/// Makes a live request.
 async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::Status> {
     let now = RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() };
     let one = InstanceRef { r#ref: Some(r#ref), ..InstanceRef::default() };
@@ -81,15 +81,15 @@ async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::St
     Ok(answer.into_inner().results[0].existence())
 }
 
-/// How the adapter says that it is.
+/// The adapter's status.
 async fn status(adapter: &Program) -> WatchStatusResponse {
     let request = WatchStatusRequest { context: Some(context()) };
     let stream = AdapterServiceClient::new(adapter.channel()).watch_status(request).await;
-    stream.expect("streams").into_inner().message().await.expect("goes on").expect("a first one")
+    stream.expect("streams").into_inner().message().await.expect("the stream continues").expect("a first one")
 }
 
 #[tokio::test]
-async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
+async fn new_token_is_checked_and_other_projects_refused() {
     let mut clouds = JoinSet::new();
     let (ours, other) = (cloud("ours", &mut clouds).await, cloud("other", &mut clouds).await);
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
@@ -119,12 +119,12 @@ async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
     told("failed", 1).await;
     put(&path, "mistyped");
     told("failed", 2).await;
-    // The good ones are still in force: nothing is stopped, and whoever asks the cloud anew is answered.
+    // The valid token is still in force: nothing is stopped, and a live request is answered.
     let asked = existence(&adapter, Ref::ProviderId("sim://sim-1/i-0001".into())).await;
     assert_eq!(asked.expect("answered"), Existence::Exists);
     assert_eq!(gateway.seen.lock().expect("whole").last().map(String::as_str), Some("ours-1"));
     let status = status(&adapter).await;
-    assert_eq!(status.self_check_error, None, "the check of those in force passed");
+    assert_eq!(status.self_check_error, None, "the check of the current credentials passed");
     let stopped = status.breakers.iter().find(|breaker| breaker.state() != breaker::State::Closed);
     assert_eq!(stopped, None);
     put(&path, "");
@@ -132,7 +132,7 @@ async fn a_new_token_is_proved_first_and_one_of_another_project_is_refused() {
     put(&path, "ours-2");
     told("ok", 1).await;
     assert!(info(&adapter.channel()).await);
-    // The next listing is made with the new one alone.
+    // The next listing uses the new one only.
     gateway.seen.lock().expect("whole").clear();
     let by_name = Ref::NodeName("a".into());
     until("a listing", async || {

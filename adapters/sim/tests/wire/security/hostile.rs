@@ -1,4 +1,4 @@
-//! Peers that mean ill. Each of them gets an error, costs bounded memory, and keeps no good caller waiting.
+//! Hostile peers. Each gets an error, uses bounded memory, and delays no other caller.
 
 mod attacks;
 mod raw;
@@ -17,21 +17,21 @@ use crate::{
     support::cloud::TestCloud,
 };
 
-/// What any attack may cost, in bytes: 11,000 streams of about 10 KiB, in a build without optimisation, cost most.
+/// Memory limit of an attack, in bytes: 11,000 streams of about 10 KiB in an unoptimised build need most.
 const MEMORY: usize = 160 * 1024 * 1024;
-/// A good caller waits no longer, on a machine that does other things, too.
+/// Maximum delay of another caller, on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
-/// Nor does a scraper, for a page of the plain port.
+/// Maximum delay of a scrape of the plain port.
 const PROBE: Duration = Duration::from_secs(2);
-/// Connections that the plain port may have, and a few files of other origin.
+/// Connections that the plain port may have, plus a few other files.
 const PLAIN: usize = 64 + 20;
 
-/// Who is attacked.
+/// The attacked adapter.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
 }
 
-/// Lets an attack loose, calls as a good client meanwhile, and measures what is left of it.
+/// Runs an attack, calls as a normal client at the same time, and measures the remaining memory.
 async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(Target) -> F) {
     let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
     adapter.ready().await;
@@ -47,10 +47,10 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
     let kept = adapter.channel();
     let (mut answers, mut most) = (0, before);
     while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
-        // One on a connection that is there, one on a new one.
+        // One over an existing connection, one over a new one.
         for channel in [kept.clone(), adapter.channel()] {
             let answer = tokio::time::timeout(SOON, info(&channel)).await;
-            assert!(answer.expect("soon"), "a good caller is answered");
+            assert!(answer.expect("soon"), "a normal caller is answered");
             answers += 1;
         }
         most = most.max(adapter.memory());
@@ -63,9 +63,9 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
         ended.expect("the attack goes as expected");
     }
     let (cost, bound) = (most.saturating_sub(before), MEMORY);
-    println!("{answers} good answers; memory {} KiB more than {} KiB", cost / 1024, before / 1024);
+    println!("{answers} answers; memory grew by {} KiB from {} KiB", cost / 1024, before / 1024);
     assert!(answers > 0);
-    assert!(cost < bound, "{cost} bytes more");
+    assert!(cost < bound, "memory grew by {cost} bytes");
 }
 
 #[tokio::test]
@@ -74,17 +74,17 @@ async fn random_bytes_end_the_connection() {
 }
 
 #[tokio::test]
-async fn headers_without_end_are_refused() {
+async fn endless_headers_are_refused() {
     attacked(attacks::huge_headers).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_resets_holds_up_nobody() {
+async fn flood_of_resets_delays_no_other_caller() {
     attacked(attacks::reset_flood).await;
 }
 
 #[tokio::test]
-async fn those_who_do_not_read_are_not_written_to() {
+async fn clients_that_do_not_read_are_not_buffered() {
     attacked(attacks::slow_readers).await;
 }
 
@@ -99,13 +99,14 @@ async fn messages_that_are_too_large_or_never_end_are_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused() {
+async fn malformed_messages_are_refused() {
     attacked(attacks::malformed_messages).await;
 }
 
-/// A listing is handed over in parts: who takes none of them costs one part, however large the cloud is. There is room for 256.
+/// A listing is sent in parts: a client that does not read uses the memory of one part, however large the cloud is. 256 watches are
+/// allowed.
 #[tokio::test]
-async fn those_who_watch_a_large_cloud_and_do_not_read_cost_little() {
+async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
     let cloud = TestCloud::start(serde_json::json!({})).await;
     cloud.machines(5_000).await;
     let adapter = Program::start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &cloud.url]).await;
@@ -115,28 +116,28 @@ async fn those_who_watch_a_large_cloud_and_do_not_read_cost_little() {
     let before = adapter.memory();
     let mut many = attacks::deaf_watchers(&target, 255).await;
     let cost = adapter.memory().saturating_sub(before);
-    println!("{} KiB for 255 who do not read", cost / 1024);
-    assert!(cost < MEMORY, "{cost} bytes more");
+    println!("{} KiB for 255 clients that do not read", cost / 1024);
+    assert!(cost < MEMORY, "memory grew by {cost} bytes");
     attacks::one_watcher_too_many(&target).await;
-    assert!(info(&adapter.channel()).await, "a good caller is answered");
+    assert!(info(&adapter.channel()).await, "a normal caller is answered");
     many.pop();
     attacks::one_watcher_in_time(&target).await;
     drop((one, many));
 }
 
-/// The plain port takes no callers' names: it must bear anybody.
+/// The plain port does not authenticate, so it must withstand any client.
 #[tokio::test]
-async fn thousands_of_half_sent_requests_keep_no_probe_waiting() {
+async fn thousands_of_half_sent_requests_delay_no_probe() {
     let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
     adapter.ready().await;
     let (files, memory) = (adapter.open_files(), adapter.memory());
     let (mut kept, mut most) = (VecDeque::new(), files);
     for half in 0..3_000 {
         let mut stream = TcpStream::connect(adapter.http).await.expect("taken");
-        // It may have made room already.
+        // The server may already have closed it for a newer one.
         let _sent = stream.write_all(b"GET /metrics HTTP/1.1\r\nx-never: ").await.is_ok();
         kept.push_back(stream);
-        // As many as a process may hold open with usual limits.
+        // As many as a process can hold open with usual limits.
         if kept.len() > 500 {
             kept.pop_front();
         }
@@ -148,5 +149,5 @@ async fn thousands_of_half_sent_requests_keep_no_probe_waiting() {
     }
     assert!(most < files + PLAIN, "{most} open files, {files} before");
     let cost = adapter.memory().saturating_sub(memory);
-    assert!(cost < MEMORY, "{cost} bytes more");
+    assert!(cost < MEMORY, "memory grew by {cost} bytes");
 }

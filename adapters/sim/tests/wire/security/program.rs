@@ -1,4 +1,4 @@
-//! The program as a process of its own, so that its memory can be measured.
+//! The program as a separate process, so that its memory can be measured.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-/// Longer than anything here takes.
+/// Longer than any step of a test takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 pub(crate) const CLUSTER: &str = "c1";
@@ -25,10 +25,10 @@ pub(crate) const CLUSTER: &str = "c1";
 /// A running adapter; it is killed when this is dropped.
 pub(crate) struct Program {
     child: Child,
-    /// As it logs it: an address, or a socket.
+    /// The address in its log: an IP address, or a socket.
     pub(crate) grpc: String,
     pub(crate) http: SocketAddr,
-    /// Reads the log on, so that the program never waits for it.
+    /// Reads the log, so that the program never blocks on it.
     _log: JoinSet<()>,
 }
 
@@ -38,7 +38,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// The exit code and what it says of itself.
+/// The exit code and the log.
 pub(crate) async fn ended(arguments: &[&str]) -> (Option<i32>, String) {
     let output = tokio::time::timeout(PATIENCE, command(arguments).output());
     let Output { status, stderr, .. } = output.await.expect("ends").expect("runs");
@@ -46,7 +46,7 @@ pub(crate) async fn ended(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 impl Program {
-    /// With its own cloud unless told otherwise, on free ports.
+    /// Uses free ports, and a cloud of its own unless the flags set another one.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
         let given = ["--http-address", "127.0.0.1:0", "--log-format", "json"];
         let given = [&given[..], arguments].concat();
@@ -89,20 +89,20 @@ impl Program {
         pages * PAGE
     }
 
-    /// Sockets and other files that it holds open. Source: proc(5), fd.
+    /// Number of sockets and other files that it has open. Source: proc(5), fd.
     pub(crate) fn open_files(&self) -> usize {
         let id = self.child.id().expect("runs");
         fs::read_dir(format!("/proc/{id}/fd")).expect("it runs").count()
     }
 
-    /// Waits until its cloud is known.
+    /// Waits until it has passed its self-check.
     pub(crate) async fn ready(&self) {
         let channel = self.channel();
         until("the self-check", async || info(&channel).await).await;
     }
 }
 
-/// Whether a well-behaved client is answered, and the cloud is known.
+/// Whether a normal client is answered, and the cloud is known.
 pub(crate) async fn info(channel: &Channel) -> bool {
     let request = GetInfoRequest { context: Some(context()) };
     let answer = AdapterServiceClient::new(channel.clone()).get_info(request).await;
@@ -113,12 +113,12 @@ pub(crate) fn context() -> RequestContext {
     RequestContext { cluster_id: CLUSTER.into(), request_id: "test".into(), ..RequestContext::default() }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(TICK).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("{what} did not come about"));
+    waited.await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }

@@ -1,4 +1,4 @@
-//! A simulated cloud on a loopback port, told by its admin API what there shall be and how it shall misbehave.
+//! A simulated cloud on a loopback port, whose objects and faults are set by its admin API.
 
 use adapter_sim::simcloud::{Cloud, Operation, SharedCloud, counts::Counts, model::Project, serve};
 use reqwest::{Client, Method};
@@ -20,7 +20,7 @@ impl TestCloud {
         Self::start_at("127.0.0.1:0", settings).await
     }
 
-    /// The same at a known address.
+    /// The same, at a given address.
     pub(crate) async fn start_at(address: &str, settings: Value) -> Self {
         let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
         let cloud = SharedCloud::new(Cloud::new(project));
@@ -30,7 +30,7 @@ impl TestCloud {
         serving.spawn(serve(listener, cloud.clone(), CancellationToken::new()));
         #[expect(
             clippy::disallowed_methods,
-            reason = "the tests play the vendor's operator, who has no budget"
+            reason = "tests act as the vendor's operator, which needs no budget"
         )]
         let admin = Client::builder().no_proxy().build().expect("a client");
         let started = Self { url, cloud, admin, _serving: serving };
@@ -56,12 +56,12 @@ impl TestCloud {
         self.admin(Method::POST, "faults", rule).await;
     }
 
-    /// Machines `node-1` and so on, `i-0001` and so on if they are the first.
+    /// Creates instances `node-1` and so on, with IDs `i-0001` and so on if they are the first.
     pub(crate) async fn machines(&self, count: u64) {
         self.admin(Method::POST, "instances", json!({ "count": count, "name": "node-{n}" })).await;
     }
 
-    /// Everything there is, as it really is.
+    /// All objects, independent of the consistency lag.
     pub(crate) async fn state(&self) -> Value {
         self.admin(Method::GET, "state", Value::Null).await
     }
@@ -82,7 +82,7 @@ impl TestCloud {
         self.counts().of(operation)
     }
 
-    /// The next counts begin at zero.
+    /// Resets the counts.
     pub(crate) fn count_from_here(&self) {
         self.cloud.with(|cloud, _| cloud.reset_counts());
     }

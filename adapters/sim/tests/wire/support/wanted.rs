@@ -1,4 +1,4 @@
-//! Load balancers to ask for. Reads as a sentence: `web().listeners([tcp(80)])`.
+//! Load balancers to request. Reads as a sentence: `web().listeners([tcp(80)])`.
 
 use cloud_api_proto::v1alpha1::{
     Backend, IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol,
@@ -30,7 +30,7 @@ pub(crate) fn udp(port: u32) -> Listener {
     Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
 }
 
-/// On the internet, over IPv4.
+/// Public, with IPv4.
 pub(crate) fn spec(listeners: impl Into<Vec<Listener>>) -> LoadBalancerSpec {
     LoadBalancerSpec {
         scheme: Scheme::Internet.into(),
@@ -40,7 +40,7 @@ pub(crate) fn spec(listeners: impl Into<Vec<Listener>>) -> LoadBalancerSpec {
     }
 }
 
-/// The machine `i-000n`, with an address of each family.
+/// The instance `i-000n`, with an address of each family.
 pub(crate) fn backend(n: u8) -> Backend {
     Backend {
         provider_id: format!("sim://sim-1/i-000{n}"),

@@ -1,4 +1,4 @@
-//! How long a decision of the scheduler takes when its queues are full.
+//! Duration of a decision of the scheduler with full queues.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use cloud_budget::{
     Answer, BucketConfig, Call, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
 
-/// As many as the scheduler takes, evenly over its leaves.
+/// As many as the scheduler accepts, evenly over its leaves.
 const QUEUED: u32 = 8192;
 const CONTROLLERS: [&str; 4] = ["node-controller", "service-controller", "route-controller", "adapter"];
 const FAMILIES: [&str; 4] = ["compute", "network", "loadbalancer", "identity"];
@@ -33,7 +33,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// A scheduler whose queues are full and stay so.
+/// A scheduler whose queues stay full.
 struct Full {
     scheduler: Scheduler,
     now: Time,
@@ -87,8 +87,8 @@ impl Full {
         }
     }
 
-    /// Decides so often, and returns how long each decision took. Each call is answered at once and takes its place at the end
-    /// of its queue again; a decision to wait is one too, and time passes until then.
+    /// Makes this many decisions and returns the duration of each. Each call is answered at once and queued again; a decision to wait
+    /// counts, too, and time advances until its end.
     fn run(&mut self, decisions: u32) -> Vec<Duration> {
         (0..decisions).map(|_| self.decide()).collect()
     }

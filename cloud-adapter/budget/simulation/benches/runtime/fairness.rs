@@ -1,4 +1,4 @@
-//! Who waits how long beside a storm, in the budget and in one plain queue.
+//! Waiting times during a storm, in the budget and in one plain queue.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Prints the figures of the budget: throttling and fairness in virtual time, the cost of a decision in real time.
 
-#![expect(clippy::disallowed_methods, reason = "real time is what is measured here")]
+#![expect(clippy::disallowed_methods, reason = "the benchmark measures real time")]
 
 mod decisions;
 mod fairness;

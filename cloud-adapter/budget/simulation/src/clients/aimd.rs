@@ -1,14 +1,14 @@
-//! Additive increase, multiplicative decrease, and no memory: it runs into the limit again and again.
+//! Additive increase, multiplicative decrease, without memory: it runs into the limit repeatedly.
 
 use cloud_budget::Time;
 
 use crate::{Client, Next, Verdict, pace::Pace};
 
-/// What a throttle leaves of the rate.
+/// Factor by which a throttle reduces the rate.
 const DECREASE: f64 = 0.7;
-/// Part of the ceiling that comes back each second.
+/// Part of the ceiling that is regained each second.
 const INCREASE: f64 = 0.02;
-/// Calls a second.
+/// Lowest rate, in calls per second.
 const FLOOR: f64 = 0.2;
 
 /// Plain AIMD.
@@ -20,7 +20,7 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// At most so many calls a second, and so many at once.
+    /// A limiter with this maximum rate and burst.
     #[must_use]
     pub fn new(ceiling: f64, burst: f64) -> Self {
         Self { pace: Pace::new(ceiling, burst), ceiling, at: Time::ZERO }

@@ -7,27 +7,27 @@ use crate::{Client, Next, Verdict, pace::Pace};
 
 const BETA: f64 = 0.7;
 const SCALE: f64 = 0.4;
-/// How much the newest half second counts in the measured rate.
+/// Weight of the last half second in the measured rate.
 const SMOOTHING: f64 = 0.8;
-/// Calls a second.
+/// Lowest rate, in calls per second.
 const FLOOR: f64 = 0.5;
 
-/// CUBIC. Until the first throttle it does not limit by itself, so the ceiling does.
+/// CUBIC. Until the first throttle only the ceiling limits it.
 #[derive(Debug)]
 pub struct Cubic {
     pace: Pace,
     ceiling: f64,
-    /// The rate at the last throttle, and when that was.
+    /// The rate at the last throttle, and the time of it.
     last_max: f64,
     throttled_at: Option<Time>,
-    /// Calls in the running half second, its number, and the rate that was measured so far.
+    /// Calls in the current half second, its number, and the measured rate so far.
     calls: f64,
     half_second: f64,
     measured: f64,
 }
 
 impl Cubic {
-    /// At most so many calls a second, and so many at once before the first throttle.
+    /// A limiter with this maximum rate, and with this burst before the first throttle.
     #[must_use]
     pub fn new(ceiling: f64, burst: f64) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Cubic {
         }
     }
 
-    /// The rate that an answer leads to. `None`: nothing was throttled yet.
+    /// The rate after an answer. `None`: there was no throttle yet.
     fn calculate(&mut self, now: Time, throttled: bool) -> Option<f64> {
         if throttled {
             let rate = match self.throttled_at {

@@ -1,4 +1,4 @@
-//! A rate that somebody once wrote into a configuration. A throttled call is sent again in its turn.
+//! A static rate, as in a configuration. A throttled call is queued again.
 
 use cloud_budget::Time;
 
@@ -9,7 +9,7 @@ use crate::{Client, Next, Verdict, pace::Pace};
 pub struct Fixed(Pace);
 
 impl Fixed {
-    /// So many calls a second, and so many at once.
+    /// A limiter with this rate and burst.
     #[must_use]
     pub fn new(rate: f64, burst: f64) -> Self {
         Self(Pace::new(rate, burst))

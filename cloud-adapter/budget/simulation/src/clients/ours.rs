@@ -1,4 +1,4 @@
-//! The budget, with queues that never run dry.
+//! The budget, with queues that are always full.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::{
     queue::{Budget, Queue, Work},
 };
 
-/// Calls that wait in each queue.
+/// Number of calls that wait in each queue.
 const BACKLOG: u32 = 16;
 
-/// Ours.
+/// The budget.
 #[derive(Debug)]
 pub struct Ours {
     budget: Budget,
     queues: Vec<Saturated>,
-    /// Which queue a call stands in.
+    /// The queue of each call.
     calls: BTreeMap<u64, usize>,
 }
 
-/// A queue that is filled up again.
+/// A queue that is refilled.
 #[derive(Debug)]
 struct Saturated {
     work: Work,
@@ -36,7 +36,7 @@ impl Ours {
         Self::with_queues(rate, burst, &[(Class::Traffic, "service-controller")])
     }
 
-    /// A queue for each class of a controller.
+    /// One queue for each class of a controller.
     #[must_use]
     pub fn with_queues(rate: f64, burst: u32, queues: &[(Class, &'static str)]) -> Self {
         let queue = |&(class, controller): &(Class, &'static str)| Saturated {
@@ -48,13 +48,13 @@ impl Ours {
         Self { budget: Budget::new(rate, burst), queues, calls: BTreeMap::new() }
     }
 
-    /// What the budget tells of its bucket.
+    /// The report of its bucket.
     #[must_use]
     pub fn bucket(&self, now: Time) -> Option<BucketReport> {
         self.budget.bucket(now)
     }
 
-    /// Calls sent so far of one class.
+    /// Number of calls of one class sent so far.
     #[must_use]
     pub fn sent(&self, class: Class) -> u64 {
         self.queues.iter().filter(|queue| queue.work.class == class).map(|queue| queue.sent).sum()

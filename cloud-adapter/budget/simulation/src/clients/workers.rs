@@ -1,4 +1,4 @@
-//! Workers that send one call after the other and back off when they are throttled: what most controllers do today.
+//! Workers that send one call after the other and back off when they are throttled: what most controllers do.
 
 use std::{
     cmp::Reverse,
@@ -10,22 +10,22 @@ use cloud_budget::Time;
 
 use crate::{Client, Next, Verdict, chance::Chance};
 
-/// The first back-off, doubled with each throttle up to the longest; chance takes a part of each, as the AWS SDKs do.
+/// The first back-off, doubled with each throttle up to the longest, with jitter, as in the AWS SDKs.
 const FIRST: f64 = 1.0;
 const LONGEST: f64 = 20.0;
 
 /// Workers without a limiter.
 #[derive(Debug)]
 pub struct Workers {
-    /// Idle ones, and when they send.
+    /// Idle workers, and when they send.
     ready: BinaryHeap<Reverse<(Time, u64)>>,
-    /// Throttles one after the other, by worker.
+    /// Consecutive throttles, by worker.
     throttles: BTreeMap<u64, i32>,
     chance: Chance,
 }
 
 impl Workers {
-    /// So many workers.
+    /// Creates this many workers.
     #[must_use]
     pub fn new(workers: u64) -> Self {
         let ready = (0..workers).map(|worker| Reverse((Time::ZERO, worker))).collect();

@@ -1,4 +1,4 @@
-//! What the budget promises to those who wait beside a storm.
+//! Guarantees of the budget for calls that wait during a storm.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ fn assert_at_most(times: Times, wait: Duration, ensure: Duration) {
 }
 
 #[test]
-fn a_storm_of_less_urgent_calls_does_not_hold_services_up() {
+fn a_storm_of_less_urgent_calls_does_not_delay_services() {
     let times = blow(&nodes_at_once(Class::Lifecycle), Budget::new(FAST.0, FAST.1));
     assert_at_most(times, Duration::from_millis(500), Duration::from_secs(2));
 }
 
 #[test]
-fn a_storm_of_calls_as_urgent_from_another_controller_does_not_hold_services_up() {
+fn an_equally_urgent_storm_does_not_delay_services() {
     let times = blow(&nodes_at_once(Class::Interactive), Budget::new(FAST.0, FAST.1));
     assert_at_most(times, Duration::from_millis(500), Duration::from_secs(2));
 }
@@ -32,15 +32,15 @@ fn a_slow_vendor_keeps_a_reserve_for_services() {
     assert_at_most(times, Duration::from_secs(3), Duration::from_secs(3));
 }
 
-/// The model is worth something only if a plain queue is bad in it.
+/// Validates the model: a plain queue must be bad in it.
 #[test]
-fn one_plain_queue_holds_services_up_for_minutes() {
+fn one_plain_queue_delays_services_by_minutes() {
     let times = blow(&nodes_at_once(Class::Lifecycle), Fifo::new(FAST.0, FAST.1));
     assert!(times.wait > Duration::from_mins(5), "{times:?}");
 }
 
 #[test]
-fn whoever_is_alone_gets_all_of_the_rate() {
+fn a_single_class_gets_the_whole_rate() {
     for class in Class::ALL {
         let used = share::alone(class);
         assert!(used >= 0.98, "{class:?}: {used}");

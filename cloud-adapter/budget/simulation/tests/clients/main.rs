@@ -1,4 +1,4 @@
-//! The budget in front of a model vendor, beside clients that have none.
+//! The budget with a model vendor, compared with clients that have no budget.
 
 mod fairness;
 mod throttling;

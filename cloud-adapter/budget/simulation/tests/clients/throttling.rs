@@ -1,4 +1,4 @@
-//! What the budget promises about vendors that throttle.
+//! Guarantees of the budget about vendors that throttle.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use cloud_budget_simulation::{
 
 const MINUTES: Duration = Duration::from_mins(5);
 
-/// At most so many throttled calls a minute, and at least that part of what the vendor allows.
+/// At most this many throttled calls per minute, and at least this share of what the vendor allows.
 #[track_caller]
 fn assert_within(figures: Figures, throttled: f64, used: f64) {
     assert!(figures.throttled <= throttled && figures.used >= used, "{figures:?}");
@@ -28,7 +28,7 @@ fn a_vendor_that_allows_a_fifth_is_used_and_seldom_throttles() {
 }
 
 #[test]
-fn a_vendor_that_locks_out_is_used_still_and_more_than_by_any_other_client() {
+fn a_vendor_that_locks_out_is_used_more_than_by_other_clients() {
     let vendor = || Vendor::new(6.0).with_lockout(Duration::from_secs(30));
     let [ours, learnt] = saturated(Strategy::Ours, vendor());
     assert_within(ours, 3.0, 0.7);
@@ -43,7 +43,7 @@ fn a_vendor_that_locks_out_is_used_still_and_more_than_by_any_other_client() {
 }
 
 #[test]
-fn a_vendor_that_says_when_to_come_back_throttles_less() {
+fn a_vendor_that_sends_retry_after_throttles_less() {
     let vendor = || Vendor::new(6.0).with_lockout(Duration::from_secs(30));
     let [silent, _] = saturated(Strategy::Ours, vendor());
     let [told, _] = saturated(Strategy::Ours, vendor().with_retry_after());
@@ -51,7 +51,7 @@ fn a_vendor_that_says_when_to_come_back_throttles_less() {
 }
 
 #[test]
-fn half_of_the_account_spent_by_others_is_seen_in_the_headers() {
+fn foreign_calls_are_detected_from_headers() {
     let [all, learnt] = saturated(Strategy::Ours, Vendor::new(10.0).with_foreign(5.0).with_headers());
     assert_within(all, 1.0, 0.45);
     assert_within(learnt, 0.0, 0.45);
@@ -69,14 +69,14 @@ fn a_limit_that_is_lowered_is_used_and_seldom_met() {
 }
 
 #[test]
-fn a_batch_that_is_throttled_does_not_become_a_call_for_each_object() {
+fn a_throttled_batch_is_not_split_into_single_calls() {
     let calls = batch::throttled();
     assert!((1..=2).contains(&calls), "{calls}");
 }
 
-/// The model is worth something only if clients that are known to be bad are bad in it.
+/// Validates the model: clients that are known to be bad must be bad in it.
 #[test]
-fn clients_without_a_memory_run_into_the_limit_all_the_time() {
+fn clients_without_a_memory_are_throttled_constantly() {
     for (strategy, at_least) in
         [(Strategy::Workers, 200.0), (Strategy::Fixed, 200.0), (Strategy::Cubic, 10.0), (Strategy::Aimd, 3.0)]
     {

@@ -1,4 +1,4 @@
-//! What is told of calls that wait.
+//! Reports of waiting calls.
 
 use super::*;
 use crate::QueueReport;
@@ -13,7 +13,7 @@ fn said(scheduler: &mut Scheduler, now: Time, ticket: Ticket) -> Option<String> 
 
 /// The seconds are those after which the call is really sent, and what goes before is counted.
 #[test]
-fn a_call_is_told_what_goes_before_it_and_when_its_turn_comes() {
+fn a_waiting_call_reports_calls_ahead_and_expected_time() {
     let mut scheduler = Scheduler::new(config([("compute", 0.5, 1)]), at(0.0));
     let tickets: Vec<Ticket> =
         ["a", "b", "c"].map(|object| submit(&mut scheduler, at(0.0), call("Get", object))).to_vec();
@@ -28,7 +28,7 @@ fn a_call_is_told_what_goes_before_it_and_when_its_turn_comes() {
 }
 
 #[test]
-fn the_bucket_that_keeps_a_call_is_named_and_of_equals_the_narrowest() {
+fn the_delaying_bucket_is_named_of_equals_the_most_specific() {
     let limits = config([("account", 0.1, 1), ("compute", 1.0, 1), ("compute:List", 1.0, 1)]);
     let mut scheduler = Scheduler::new(limits, at(0.0));
     submit(&mut scheduler, at(0.0), call("List", "a"));
@@ -44,7 +44,7 @@ fn the_bucket_that_keeps_a_call_is_named_and_of_equals_the_narrowest() {
 }
 
 #[test]
-fn what_waits_for_something_else_is_not_said_to_wait_for_the_budget() {
+fn calls_delayed_by_other_causes_do_not_wait_for_the_budget() {
     let mut busy = config([("compute", 10.0, 10)]);
     busy.concurrency.insert("compute".to_owned(), 1);
     let mut scheduler = Scheduler::new(busy, at(0.0));
@@ -86,7 +86,7 @@ fn a_refusal_says_the_same_words() {
 }
 
 #[test]
-fn queues_are_told_by_bucket_class_and_controller_with_the_oldest_wait() {
+fn queues_are_reported_with_their_oldest_wait() {
     let limits = config([("compute", 0.1, 1), ("network", 0.1, 1)]);
     let mut scheduler = Scheduler::new(limits, at(0.0));
     let network = |object| Call { family: "network", controller: "route-controller", ..call("Get", object) };

@@ -1,4 +1,4 @@
-//! Flights whose calls wait in the queue for their turn.
+//! Flights whose calls are queued.
 
 use cloud_adapter_security::{Caller, Role};
 use tokio::time::timeout;
@@ -6,8 +6,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::vendor::tests as wire;
 
-/// Where all that there are take three calls, batches or pages. In a storm the first call of a flow is sent at once; the others take
-/// turns: a leisurely one has a ninth of the rate.
+/// A batch or a page takes a third of all instances: three calls. In a storm the first call of a flow is sent at once; the others are
+/// queued fairly: those of low priority get a ninth of the rate.
 async fn busy(listed: bool) -> Bed {
     let (_, vendor) = wire::vendor(&wire::limits(10.0, 1));
     let count = 3 * if listed { PAGE } else { BATCH };
@@ -31,7 +31,7 @@ impl Bed {
         self.vendor.session(Purpose { deadline, ..Purpose::own(priority, "test") })
     }
 
-    /// What is asked for, after that many milliseconds, and how long that took.
+    /// Looks up instances after this many milliseconds, and returns the duration.
     async fn after(
         &self,
         millis: u64,
@@ -45,7 +45,7 @@ impl Bed {
     }
 }
 
-/// How long an urgent caller waits in a storm for three calls; with a leisurely flight under way or without.
+/// How long an urgent caller waits for three calls in a storm, with or without a low-priority flight in progress.
 async fn urgent(listed: bool, leisurely: bool) -> Duration {
     let bed = busy(listed).await;
     let began = async {
@@ -66,7 +66,7 @@ async fn urgent(listed: bool, leisurely: bool) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_urgent_caller_waits_for_a_leisurely_flight_no_longer_than_for_its_own() {
+async fn urgent_caller_speeds_up_a_running_flight() {
     for listed in [false, true] {
         let (alone, joined) = (urgent(listed, false).await, urgent(listed, true).await);
         assert!(joined <= alone, "{joined:?} instead of {alone:?}");
@@ -74,7 +74,7 @@ async fn an_urgent_caller_waits_for_a_leisurely_flight_no_longer_than_for_its_ow
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_who_waits_for_a_flight_is_refused_by_its_own_deadline() {
+async fn waiters_of_a_flight_have_their_own_deadlines() {
     for listed in [false, true] {
         let bed = busy(listed).await;
         let began = bed.after(0, || bed.within(1_500, Priority::Background));
@@ -84,26 +84,26 @@ async fn each_who_waits_for_a_flight_is_refused_by_its_own_deadline() {
         let ((began, began_waited), (hasty, hasty_waited), (patient, _)) = tokio::select! {
             biased;
             () = bed.storm() => return,
-            all = timeout(Duration::from_secs(60), all) => all.expect("all are told"),
+            all = timeout(Duration::from_secs(60), all) => all.expect("all callers get the error"),
         };
         for refused in [began, hasty] {
-            let error = refused.expect_err("three turns take two seconds");
+            let error = refused.expect_err("three queued calls take two seconds");
             assert_eq!((error.fault, error.retry_after.is_some()), (Fault::Budget, true), "{error:?}");
         }
         assert_eq!(hasty_waited, Duration::ZERO, "at once");
-        assert!(began_waited < Duration::from_millis(1_100), "before its third call waits: {began_waited:?}");
+        assert!(began_waited < Duration::from_millis(1_100), "before its third call: {began_waited:?}");
         assert!(patient.is_ok(), "{patient:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn look_ups_of_other_instances_have_places_of_their_own() {
+async fn look_ups_of_different_instances_queue_separately() {
     let mut limits = wire::limits(10.0, 1);
     limits.queue.per_object = 1;
     let (_, vendor) = wire::vendor(&limits);
     let bed = Bed { vendor, ..Bed::over(Source { queued: true, ..Source::default() }, 4 * BATCH) };
     let session = bed.session(Priority::Lifecycle);
-    // One is sent at once, the others wait.
+    // One call is sent at once, the others wait.
     let flights = (0..4).map(|n| bed.lookups.get(ids(n * BATCH..(n + 1) * BATCH), None, &session));
     for answers in join_all(flights).await {
         assert_eq!(answers.map(|answers| found(&answers)), Ok(BATCH));

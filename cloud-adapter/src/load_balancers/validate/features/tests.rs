@@ -1,4 +1,4 @@
-//! Each field that needs something, on a cloud that has nothing, one thing, or one value of it.
+//! Each field that needs a capability, on clouds with no capability, one, or one value of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::driver::{Driver as _, testing::WriteOnly};
 
 type Change = fn(&mut LoadBalancerSpec);
 
-/// Capability, the field that is refused without it, and what asks for it. `tls_refs` come with an application, and before it.
+/// The capability, the field that is refused without it, and the request. `tls_refs` require an application, and are refused first.
 const ROWS: [(&str, &str, Change); 24] = [
     ("lb.internal", "spec.scheme", |spec| spec.set_scheme(Scheme::Internal)),
     ("lb.source-ranges", "spec.source_ranges", |spec| spec.source_ranges.push("10.0.0.0/8".into())),
@@ -53,7 +53,7 @@ const ROWS: [(&str, &str, Change); 24] = [
         spec.listeners[0].set_application(Application::Http);
     }),
     ("lb.mixed-protocols", "spec.listeners.protocol", |spec| {
-        // What has no known protocol is refused before; here it only counts as another one.
+        // Unknown protocols are refused before; here one counts as a different value.
         spec.listeners.push(Listener::default());
     }),
 ];
@@ -73,7 +73,7 @@ fn changed(change: Change) -> LoadBalancerSpec {
     spec
 }
 
-/// A cloud with these capabilities, each with its values; no values: all.
+/// A cloud with these capabilities and their values; no values: all.
 fn cloud(capabilities: &[(&str, &str)]) -> Description {
     let capability = |&(name, values): &(&str, &str)| Capability {
         name: name.to_owned(),
@@ -98,7 +98,7 @@ fn a_plain_specification_needs_nothing() {
 }
 
 #[test]
-fn what_the_driver_does_not_list_is_refused_by_name() {
+fn missing_capability_is_refused_by_name() {
     for (capability, field, change) in ROWS {
         let spec = changed(change);
         let error = check(&spec, &cloud(&[])).expect_err(capability);
@@ -110,28 +110,29 @@ fn what_the_driver_does_not_list_is_refused_by_name() {
 }
 
 #[test]
-fn of_a_choice_only_the_listed_values_are_there() {
+fn only_listed_values_of_a_choice_are_accepted() {
     let some = cloud(&[("lb.algorithm", "round-robin,source-ip"), ("lb.proxy-protocol", "v2")]);
     let mut wanted = changed(|spec| spec.listeners[0].set_algorithm(Algorithm::SourceIp));
     wanted.listeners[0].set_proxy_protocol(ProxyProtocol::V2);
     assert_eq!(check(&wanted, &some), Ok(()));
     wanted.listeners[0].set_algorithm(Algorithm::LeastConnections);
-    let error = check(&wanted, &some).expect_err("not among them");
-    let text = "spec.listeners.algorithm: the lb.algorithm of this cloud has round-robin,source-ip, and no least-connections";
+    let error = check(&wanted, &some).expect_err("not supported");
+    let text = "spec.listeners.algorithm: the lb.algorithm of this cloud supports round-robin,source-ip, but not least-connections";
     assert_eq!(error.message, text);
     wanted.listeners[0].set_algorithm(Algorithm::SourceIpPort);
-    check(&wanted, &some).expect_err("a longer word is another one");
+    check(&wanted, &some).expect_err("a longer word is a different value");
 }
 
-/// What is not read is not given to the driver, and so it is in no hash; neither is it refused.
+/// A hint that the adapter does not use is removed: it is neither passed to the driver, nor hashed, nor refused.
+// Behaviour: SF4
 #[test]
-fn what_is_spoken_on_a_port_is_for_those_that_read_it() {
+fn app_protocol_is_removed_unless_supported() {
     let said = || changed(|spec| spec.listeners[0].app_protocol = "kubernetes.io/h2c".into());
     for (capabilities, left) in [(vec![], ""), (vec![("lb.app-protocol", "")], "kubernetes.io/h2c")] {
         let (mut spec, cloud) = (said(), cloud(&capabilities));
         assert_eq!(check(&spec, &cloud), Ok(()));
         forget_unread(&mut spec, &cloud);
         assert_eq!(spec.listeners[0].app_protocol, left);
-        assert_eq!(spec == self::spec(), left.is_empty(), "nothing else is taken away");
+        assert_eq!(spec == self::spec(), left.is_empty(), "nothing else is removed");
     }
 }

@@ -1,4 +1,4 @@
-//! The protocol step by step.
+//! The protocol, step by step.
 
 use super::*;
 
@@ -20,9 +20,9 @@ impl Bench {
     }
 
     fn list(&mut self, items: &[(&str, u32)], token: &str) -> Vec<String> {
-        self.step(Event::Reset(None)).expect("a listing may begin any time");
+        self.step(Event::Reset(None)).expect("a listing may begin at any time");
         self.step(some(items)).expect("items follow");
-        self.step(end(items, token)).expect("the end fits")
+        self.step(end(items, token)).expect("the end matches")
     }
 
     fn keys(&self) -> Vec<&str> {
@@ -54,7 +54,7 @@ fn scope(fingerprint: &str) -> Event<u32> {
 }
 
 #[test]
-fn a_listing_is_in_force_when_it_is_complete() {
+fn a_listing_applies_when_it_is_complete() {
     let mut bench = Bench::default();
     bench.step(Event::Reset(None)).expect("begins");
     assert!(bench.step(some(&[("a", 1)])).expect("items").is_empty());
@@ -65,25 +65,25 @@ fn a_listing_is_in_force_when_it_is_complete() {
 }
 
 #[test]
-fn a_listing_cut_off_in_the_middle_says_nothing() {
+fn an_incomplete_listing_is_ignored() {
     let mut bench = Bench::default();
     bench.list(&[("a", 1), ("b", 2)], "t1");
     bench.step(Event::Reset(None)).expect("begins");
     bench.step(some(&[("b", 2)])).expect("items");
     bench.protocol.disconnected(false);
     assert_eq!(bench.keys(), ["a", "b"]);
-    // The token still belongs to what is in force, so the other side may go on from there.
+    // The token still belongs to the current content, so the other side may resume from it.
     assert_eq!(bench.protocol.token(), "t1");
     assert_eq!(bench.step(Event::Upsert("c".to_owned(), 3)), Ok(vec!["c >3".to_owned()]));
     assert!(matches!(bench.step(end(&[("b", 2)], "t2")), Err(Violation::Misplaced { .. })));
 }
 
 #[test]
-fn a_listing_that_is_not_what_its_end_says_is_dropped() {
+fn a_listing_that_does_not_match_its_end_is_dropped() {
     let cases = [
-        ("one is missing", vec![("a", 1)], end(&[("a", 1), ("b", 2)], "t2")),
-        ("one came twice", vec![("a", 1), ("a", 1)], end(&[("a", 1), ("b", 2)], "t2")),
-        ("another one", vec![("a", 1), ("x", 2)], end(&[("a", 1), ("b", 2)], "t2")),
+        ("an item is missing", vec![("a", 1)], end(&[("a", 1), ("b", 2)], "t2")),
+        ("an item came twice", vec![("a", 1), ("a", 1)], end(&[("a", 1), ("b", 2)], "t2")),
+        ("another item", vec![("a", 1), ("x", 2)], end(&[("a", 1), ("b", 2)], "t2")),
     ];
     for (name, items, end) in cases {
         let mut bench = Bench::default();
@@ -99,14 +99,14 @@ fn a_listing_that_is_not_what_its_end_says_is_dropped() {
 }
 
 #[test]
-fn a_new_listing_takes_out_what_it_does_not_hold() {
+fn a_new_listing_removes_missing_items() {
     let mut bench = Bench::default();
     bench.list(&[("a", 1), ("b", 2), ("c", 3)], "t1");
     assert_eq!(bench.list(&[("a", 1), ("b", 7)], "t2"), ["b 2>7", "c 3>"]);
 }
 
 #[test]
-fn changes_are_told_once_and_repeats_are_silent() {
+fn changes_are_reported_once() {
     let mut bench = Bench::default();
     bench.list(&[("a", 1)], "t1");
     assert_eq!(bench.step(Event::Upsert("a".to_owned(), 2)), Ok(vec!["a 1>2".to_owned()]));
@@ -140,7 +140,7 @@ fn a_change_inside_a_listing_is_misplaced() {
 }
 
 #[test]
-fn an_empty_listing_is_an_answer() {
+fn an_empty_listing_is_valid() {
     let mut bench = Bench::default();
     bench.list(&[("a", 1)], "t1");
     assert_eq!(bench.list(&[], "t2"), ["a 1>"]);
@@ -157,7 +157,7 @@ fn a_bookmark_moves_the_token_and_the_age_only() {
 }
 
 #[test]
-fn a_listing_is_as_old_as_its_first_page_and_a_change_says_nothing_of_age() {
+fn a_listing_is_as_old_as_its_first_page() {
     let mut bench = Bench::default();
     bench.step(Event::Reset(None)).expect("begins");
     let observed_at = Some(prost_types::Timestamp { seconds: 5, nanos: 0 });
@@ -170,7 +170,7 @@ fn a_listing_is_as_old_as_its_first_page_and_a_change_says_nothing_of_age() {
 }
 
 #[test]
-fn another_scope_is_noted_when_its_listing_is_complete() {
+fn another_scope_is_reported_when_its_listing_is_complete() {
     let mut bench = Bench::default();
     let mut list = |fingerprint| {
         bench.step(scope(fingerprint)).expect("begins");

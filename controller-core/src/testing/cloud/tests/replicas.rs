@@ -12,7 +12,7 @@ use super::*;
 
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
 
-/// One replica in a runtime of its own. Dropped, it is gone without a word.
+/// One replica in a runtime of its own. Dropping it is like killing it.
 struct Replica {
     cloud: FakeCloud,
     health: HealthReporter,
@@ -44,16 +44,16 @@ impl Drop for Replica {
     }
 }
 
-/// The new leader does not know the token of the old one's watch: it lists anew, and the mirror shows no gap meanwhile.
+/// The new leader does not know the resume token of the old one's watch: it lists again, and the mirror shows no gap.
 #[tokio::test]
-async fn a_mirror_goes_on_at_the_new_leader() {
+async fn a_mirror_resumes_at_the_new_leader() {
     let old = Replica::start(ServingStatus::Serving).await;
     let new = Replica::start(ServingStatus::NotServing).await;
     for replica in [&old, &new] {
         replica.cloud.put(instance("sim://north/i-1").named("a"));
     }
     let target = format!("static:///{},{}", old.address, new.address).parse().expect("a target");
-    let connection = Connection::new(target, &Security::default()).expect("nothing contradicts");
+    let connection = Connection::new(target, &Security::default()).expect("no conflict");
     let channel = connection.open().expect("a channel");
     let adapter = Adapter::over(channel, cluster(), &old.cloud.clock());
     let mirror: Mirror<String, String> = Mirror::new("instances", old.cloud.clock());
@@ -74,7 +74,7 @@ async fn a_mirror_goes_on_at_the_new_leader() {
     new.cloud.put(instance("sim://north/i-2").named("b"));
     soon("the new leader is followed", || names(&mirror) == ["a", "b"]).await;
     let woken = woken.lock().expect("not poisoned").clone();
-    assert_eq!(woken, ["sim://north/i-1", "sim://north/i-2"], "what stayed as it was woke nobody");
+    assert_eq!(woken, ["sim://north/i-1", "sim://north/i-2"], "no unchanged item is reported as changed");
 }
 
 /// Real servers need real time.

@@ -1,11 +1,11 @@
-//! What is read, what is refused, and that whatever is read prints as a text that reads the same.
+//! Valid and invalid values, and that each valid value prints as a text that parses to the same value.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn durations_need_a_unit_and_a_sane_size() {
+fn durations_need_unit_and_range() {
     for good in ["1s", "90s", "5m", "24h"] {
         assert!(duration(good).is_ok(), "{good}");
     }
@@ -15,7 +15,7 @@ fn durations_need_a_unit_and_a_sane_size() {
 }
 
 #[test]
-fn each_type_says_what_would_be_right() {
+fn invalid_values_get_expected_form() {
     let faults = [
         word::<Switch>("yes").unwrap_err(),
         word::<Algorithm>("random").unwrap_err(),
@@ -40,12 +40,12 @@ fn each_type_says_what_would_be_right() {
     "0" is not a number of connections: write 1 or more
     "101" is not a number from 1 to 100
     "http" is not a number from 1 to 65535
-    " x" is not a text of 1 to 256 bytes without blanks around it: write one, or remove it
-    "" is not a text of 1 to 256 bytes without blanks around it: write one, or remove it
-    "a" is there twice: write it once
+    " x" is not a text of 1 to 256 bytes without surrounding blanks: correct or remove it
+    "" is not a text of 1 to 256 bytes without surrounding blanks: correct or remove it
+    duplicate entry "a": write it once
     "web" is not an IP address: write one such as 192.0.2.7
     "team" is not a tag: write one such as team=shop
-    "a" is there twice: write it once
+    duplicate key "a": write it once
     "healthz" is not a path: write one such as /healthz, without blanks
     "192.0.2.7" is not a DNS name: write one such as shop.example.com, in lower case
     is longer than 256 bytes
@@ -53,7 +53,7 @@ fn each_type_says_what_would_be_right() {
 }
 
 #[test]
-fn a_name_of_a_go_controller_is_not_chosen() {
+fn names_of_go_controllers_are_refused() {
     let why = "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
     for bad in [
         "kube_service_prod_shop_web",
@@ -77,7 +77,7 @@ fn a_name_of_a_go_controller_is_not_chosen() {
 }
 
 #[test]
-fn names_are_those_that_a_status_takes() {
+fn hostnames_are_valid_for_status() {
     for good in ["shop.example.com", "a", "1a.b-2.example"] {
         assert_eq!(hostname(good).as_deref(), Ok(good));
     }
@@ -90,7 +90,7 @@ fn names_are_those_that_a_status_takes() {
 }
 
 #[test]
-fn an_address_prints_in_its_shortest_form_and_is_there_once() {
+fn addresses_are_canonical_and_unique() {
     let read = addresses("2001:db8:0::7 , 192.0.2.7").unwrap();
     assert_eq!(joined(&read), "2001:db8::7,192.0.2.7");
     assert!(addresses("2001:db8:0::7,2001:db8::7").is_err());
@@ -104,7 +104,7 @@ fn tagged(tags: &BTreeMap<String, String>) -> String {
     tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// Prints what was read, reads that, and wants the same.
+/// Prints a parsed value, parses that, and expects the same value.
 fn again<T: PartialEq + fmt::Debug>(
     text: &str,
     read: impl Fn(&str) -> Result<T, Fault>,
@@ -134,14 +134,14 @@ fn all(text: &str) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn whatever_is_read_prints_as_a_text_that_reads_the_same(
+    fn parsed_values_print_and_parse_again(
         text in "(true|VIP|[0-9]{1,6}[smh]?|/?[a-c.=,/ -]{0,12}|[0-9]{1,3}(\\.[0-9]{1,3}){3}(, ::[0-9a-f]{1,4})?)"
     ) {
         all(&text)?;
     }
 
     #[test]
-    fn nothing_is_too_odd_to_be_judged(text in any::<String>()) {
+    fn any_text_is_parsed_without_panic(text in any::<String>()) {
         all(&text)?;
     }
 }

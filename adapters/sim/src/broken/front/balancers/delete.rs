@@ -1,4 +1,4 @@
-//! Deletions that are told before they happened, or that hit others, too.
+//! Deletions that are reported too early, or that delete too much.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -41,7 +41,7 @@ impl Front {
         let Some(key) = request.key.as_ref().map(key) else { return Ok(None) };
         let mut notes = self.memory.notes();
         if self.is(Fault::DeleteOfNothingFails) && !notes.seen.contains(&key) {
-            return Err(AdapterError::new(Reason::ResourceGone, "there is no such load balancer").into());
+            return Err(AdapterError::new(Reason::ResourceGone, "load balancer not found").into());
         }
         let unfinished = self.is(Fault::DeleteMissesWhatIsBeingMade) && notes.unfinished.remove(&key);
         let nameless = self.is(Fault::DeletesByIdAlone) && !names_one(request.known.as_ref());
@@ -54,7 +54,7 @@ impl Front {
         Ok(None)
     }
 
-    /// Finds what the owner has by this fault's idea of who it is.
+    /// Finds the load balancers of the owner, as this fault identifies owners.
     fn renamed_deletion(&self, request: &mut DeleteLoadBalancerRequest) {
         if let (Some(key), Some(owner)) = (&mut request.key, &request.owner) {
             self.rename(key, &owner.name.clone());
@@ -73,7 +73,7 @@ impl Front {
             message.context.iter_mut().for_each(|context| context.cluster_id.clone_from(&other));
             message.key = Some(LoadBalancerKey { cluster_id: other, owner_uid });
             message.known = None;
-            // Whatever comes of it.
+            // The result does not matter.
             drop(self.balancers().delete_load_balancer(beside(request, message)).await);
         }
     }

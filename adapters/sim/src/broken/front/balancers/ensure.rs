@@ -1,4 +1,4 @@
-//! Load balancers that are asked for.
+//! Faults in EnsureLoadBalancer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     parameters::Parameters,
 };
 
-/// Bytes of a word that the contract takes.
+/// Maximum bytes of a string in the contract.
 const WORD: usize = 256;
 
 impl Front {
@@ -66,7 +66,7 @@ impl Front {
     fn begin(&self, key: Key) -> Result<Waiting, Status> {
         let mut notes = self.memory.notes();
         if !notes.busy.insert(key.clone()) && self.is(Fault::RefusesWhileBusy) {
-            let text = "the load balancer is being worked on";
+            let text = "a change of the load balancer is in progress";
             return Err(AdapterError::new(Reason::OperationConflict, text).into());
         }
         notes.cut.remove(&key);
@@ -135,7 +135,7 @@ impl Front {
         }
     }
 
-    /// Takes what the request names for what it owns.
+    /// Takes the load balancer that the request names as owned by the caller.
     pub(super) fn claim_balancer(&self, key: Option<LoadBalancerKey>, known: Option<Known>) {
         if !self.is(Fault::TouchesForeign) {
             return;
@@ -146,7 +146,7 @@ impl Front {
         }
     }
 
-    /// An owner that was renamed is another owner.
+    /// Treats a renamed owner as another owner.
     pub(super) fn rename(&self, key: &mut LoadBalancerKey, name: &str) {
         if !self.is(Fault::RenameForgets) {
             return;
@@ -158,7 +158,7 @@ impl Front {
         }
     }
 
-    /// Refuses what failed before, once the vendor is back.
+    /// Refuses a request that failed before, even after the vendor has recovered.
     fn give_up(&self, key: &Key, failed: Option<&Status>) -> Result<(), Status> {
         let away = failed.map(|status| AdapterError::from(status).reason == Reason::VendorUnavailable);
         let mut notes = self.memory.notes();
@@ -171,7 +171,7 @@ impl Front {
         Ok(())
     }
 
-    /// Of two owners of the same name the later is taken for the first.
+    /// Treats two owners with the same name as the first of them.
     pub(super) fn take_for_the_first(&self, key: &mut LoadBalancerKey, owner: &Owner) {
         if !self.is(Fault::OwnersByName) {
             return;
@@ -217,7 +217,7 @@ impl Front {
     }
 }
 
-/// What is asked for, whoever asks.
+/// The key of the stored answer, independent of the caller.
 fn question(request: &EnsureLoadBalancerRequest) -> Vec<u8> {
     EnsureLoadBalancerRequest { context: None, fence: None, known: None, ..request.clone() }.encode_to_vec()
 }
@@ -226,7 +226,7 @@ fn clip(word: &mut String) {
     word.truncate(word.floor_char_boundary(WORD));
 }
 
-/// A caller that waits. Dropped before its answer, it has hung up.
+/// A waiting caller. If it is dropped before the answer, the caller closed its connection.
 struct Waiting {
     memory: Arc<Memory>,
     key: Key,

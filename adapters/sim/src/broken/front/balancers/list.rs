@@ -1,4 +1,4 @@
-//! The mirror of load balancers, less some.
+//! A watch of load balancers that omits some.
 
 use cloud_api_proto::v1alpha1::{
     LoadBalancer, LoadBalancerState, WatchLoadBalancersResponse, watch_load_balancers_response::Event,
@@ -9,7 +9,7 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// Changes the messages of a watch, so that they still agree with each other.
+    /// Changes the messages of a watch consistently: count and checksum match the remaining items.
     pub(super) fn listed(
         &self,
     ) -> impl FnMut(WatchLoadBalancersResponse) -> Option<WatchLoadBalancersResponse> + Send + use<> {

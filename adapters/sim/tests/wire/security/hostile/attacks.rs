@@ -25,7 +25,7 @@ const WATCH_INSTANCES: &str = "/cloudadapter.v1alpha1.InstanceService/WatchInsta
 const PUT: &str = "/cloudadapter.v1alpha1.LoadBalancerService/PutBackendSet";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The same numbers each time. Source: Marsaglia, "Xorshift RNGs".
+/// The same numbers in each run. Source: Marsaglia, "Xorshift RNGs".
 struct Chance(u64);
 
 impl Chance {
@@ -41,7 +41,7 @@ impl Chance {
     }
 }
 
-/// Noise, with and without the greeting of HTTP/2 before it.
+/// Random bytes, with and without the preface of HTTP/2 before them.
 pub(super) async fn random_bytes(target: Target) {
     let mut chance = Chance(0x5eed);
     for round in 0..200 {
@@ -49,7 +49,7 @@ pub(super) async fn random_bytes(target: Target) {
         let greeting = if round % 2 == 0 { PREFACE } else { &[] };
         let length = usize::try_from(chance.next() % 4096).expect("small") + 32;
         let noise = [greeting, &chance.bytes(length)].concat();
-        // It may have hung up already.
+        // The server may already have closed the connection.
         let _sent = stream.write_all(&noise).await.is_ok();
         let _closed = stream.shutdown().await.is_ok();
         let mut said = Vec::new();
@@ -72,7 +72,7 @@ pub(super) async fn huge_headers(target: Target) {
     }
 }
 
-/// Calls that are taken back as soon as they are made.
+/// Calls that are reset immediately.
 pub(super) async fn reset_flood(target: Target) {
     let mut peers = JoinSet::new();
     for _ in 0..4 {
@@ -89,7 +89,7 @@ pub(super) async fn reset_flood(target: Target) {
     }
 }
 
-/// Streams of answers that nobody reads.
+/// Response streams that the client does not read.
 pub(super) async fn slow_readers(target: Target) {
     let request = cloud_api_proto::v1alpha1::WatchStatusRequest { context: Some(context()) };
     let content = prost_bytes(&request);
@@ -111,7 +111,7 @@ pub(super) async fn slow_readers(target: Target) {
     }
 }
 
-/// Watches of all instances, each of which has begun and takes no more than one byte. They last until this is dropped.
+/// Watches of all instances that are open and accept only one byte each. They last until this is dropped.
 pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connection, Vec<h2::RecvStream>)> {
     let (mut kept, mut left) = (Vec::new(), count);
     while left > 0 {
@@ -126,20 +126,20 @@ pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connect
     kept
 }
 
-/// One more, where there is no room: it is refused and told when to come back.
+/// One more watch than allowed: it is refused with a retry delay.
 pub(super) async fn one_watcher_too_many(target: &Target) {
     let mut connection = Connection::open(target, &deaf()).await;
-    let refusal = deaf_watcher(&mut connection).await.expect_err("no room");
+    let refusal = deaf_watcher(&mut connection).await.expect_err("no watch is free");
     // RESOURCE_EXHAUSTED.
     assert_eq!(refusal["grpc-status"], "8", "{refusal:?}");
     assert_eq!(refusal["grpc-retry-pushback-ms"], "500", "{refusal:?}");
 }
 
-/// One that comes back until there is room.
+/// A watch that retries until it is allowed.
 pub(super) async fn one_watcher_in_time(target: &Target) {
     let mut connection = Connection::open(target, &deaf()).await;
     let room = async { while deaf_watcher(&mut connection).await.is_err() {} };
-    tokio::time::timeout(PATIENCE, room).await.expect("those who hung up have left");
+    tokio::time::timeout(PATIENCE, room).await.expect("the closed watches have ended");
 }
 
 fn deaf() -> Builder {
@@ -148,7 +148,7 @@ fn deaf() -> Builder {
     builder
 }
 
-/// A watch that has begun; else the headers that refuse it.
+/// An open watch; else the headers that refuse it.
 async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, http::HeaderMap> {
     let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
     let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
@@ -159,11 +159,11 @@ async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, htt
     }
     let mut watch = answer.into_body();
     let first = tokio::time::timeout(PATIENCE, watch.data()).await.expect("begins");
-    assert_eq!(first.expect("goes on").expect("unbroken").len(), 1);
+    assert_eq!(first.expect("the watch continues").expect("unbroken").len(), 1);
     Ok(watch)
 }
 
-/// As many calls as connections may have, none of which goes on.
+/// As many calls as a connection may have, none of which continues.
 pub(super) async fn idle_streams(target: Target) {
     let (mut connections, mut answers, mut streams) = (Vec::new(), JoinSet::new(), Vec::new());
     for _ in 0..110 {
@@ -195,7 +195,7 @@ pub(super) async fn oversized_messages(target: Target) {
     for _ in 0..30 {
         let mut connection = Connection::open(&target, &Builder::new()).await;
         let (answer, mut stream) = connection.begin(post(PUT)).await.expect("taken");
-        stream.send_data(message(LIMIT, &vec![0; most]), false).expect("sent as far as there is room");
+        stream.send_data(message(LIMIT, &vec![0; most]), false).expect("sent as far as flow control permits");
         answers.spawn(end(answer));
         streams.push(stream);
         connections.push(connection);
@@ -203,7 +203,7 @@ pub(super) async fn oversized_messages(target: Target) {
     let (mut full, mut late) = (0, 0);
     while let Some(ended) = tokio::time::timeout(PATIENCE, answers.join_next()).await.expect("ends") {
         match ended.expect("no panic") {
-            // RESOURCE_EXHAUSTED: the room is taken. DEADLINE_EXCEEDED: it never ended.
+            // RESOURCE_EXHAUSTED: the memory is in use. DEADLINE_EXCEEDED: the message never ended.
             End::Grpc(code) if code == "8" => full += 1,
             End::Grpc(code) if code == "4" => late += 1,
             other @ (End::Grpc(_) | End::Http(_) | End::Broken) => panic!("{other:?}"),
@@ -212,7 +212,7 @@ pub(super) async fn oversized_messages(target: Target) {
     assert!(full > 0 && late > 0 && full + late == 30, "{full} {late}");
 }
 
-/// Messages that are none, and calls that are none.
+/// Invalid messages, and invalid calls.
 pub(super) async fn malformed_messages(target: Target) {
     let mut chance = Chance(0xbad);
     let good = cloud_api_proto::v1alpha1::GetInfoRequest {
@@ -226,7 +226,7 @@ pub(super) async fn malformed_messages(target: Target) {
     for cut in 1..whole.len() {
         let part = message(u32::try_from(cut).expect("small"), &whole[..cut]);
         let ended = connection.call(post(GET_INFO), part).await;
-        // A cut between two fields is a smaller message: INVALID_ARGUMENT, or even good.
+        // A cut between two fields is a smaller message: INVALID_ARGUMENT, or even valid.
         let Some(code) = grpc(&ended) else { panic!("cut at {cut}: {ended:?}") };
         assert!(["0", "3", "13"].contains(&code), "cut at {cut}: {ended:?}");
     }

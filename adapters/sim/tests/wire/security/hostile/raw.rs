@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: as much of it as an attack needs.
+//! A minimal HTTP/2 client for attacks.
 
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -18,14 +18,14 @@ impl Connection {
         let stream = TcpStream::connect(target.address).await.expect("taken");
         let (send, connection) = builder.handshake(stream).await.expect("HTTP/2");
         let mut driving = JoinSet::new();
-        // However it ends, the streams tell.
+        // However it ends, the streams report it.
         driving.spawn(async move {
             let _told_by_streams = connection.await.is_ok();
         });
         Self { send, _driving: driving }
     }
 
-    /// Begins a call; `None` if the connection is over.
+    /// Begins a call; `None` if the connection is closed.
     pub(super) async fn begin(
         &mut self,
         request: Request<()>,
@@ -33,7 +33,7 @@ impl Connection {
         self.send.clone().ready().await.ok()?.send_request(request, false).ok()
     }
 
-    /// A whole call with this body: how it ended.
+    /// Makes a whole call with this body, and returns how it ended.
     pub(super) async fn call(&mut self, request: Request<()>, body: Bytes) -> End {
         let Some((answer, mut stream)) = self.begin(request).await else { return End::Broken };
         if stream.send_data(body, true).is_err() {
@@ -50,7 +50,7 @@ pub(super) enum End {
     Grpc(String),
     /// By another HTTP status than 200.
     Http(u16),
-    /// Without an answer.
+    /// Without a response.
     Broken,
 }
 

@@ -1,0 +1,210 @@
+//! How a standby follows the leader: by its watches. Makes no vendor call.
+//!
+//! Load balancers are not followed: see `snapshot::feed`.
+
+mod protocol;
+
+use std::time::Duration;
+
+use adapter_client::{Connection, Security, Target};
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{
+        Instance, Priority, RequestContext, Route, WatchInstancesRequest, WatchRoutesRequest,
+        instance_service_client::InstanceServiceClient, route_service_client::RouteServiceClient,
+    },
+};
+use tonic::Streaming;
+
+use self::protocol::{Event, Follower, Message, Violation};
+use super::Work;
+use crate::{
+    driver::{Driver, Item},
+    leadership::STANDBY,
+    process::WrongUsage,
+    rpc::Rpc,
+    snapshot::Snapshot,
+};
+
+/// Delay before a broken watch is opened again. The leader may be gone, and nothing here is urgent.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Number of equal errors in a row after which a warning is logged: a change of leaders causes fewer.
+const LASTING: u32 = 30;
+/// A watch without a message for this long is broken: the leader sends one at least every 30 s.
+const SILENCE: Duration = Duration::from_secs(90);
+/// These overlap all routes, so that the watch includes the routes of all clusters.
+const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// The connection to other replicas.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    security: Security,
+}
+
+/// Why a watch of the leader ended.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("invalid leader address {address:?}")]
+    Address { address: String, source: adapter_client::TargetError },
+    #[error("cannot connect to the leader: {0}")]
+    Unsafe(String),
+    #[error("cannot connect to the leader")]
+    Open(#[from] adapter_client::OpenError),
+    #[error(transparent)]
+    Refused(#[from] AdapterError),
+    #[error("the leader violated the watch protocol: {0}")]
+    Violation(#[from] Violation),
+    #[error("the watch ended")]
+    Ended,
+    #[error("the leader sent no message for {} s", SILENCE.as_secs())]
+    Silent,
+}
+
+/// The last error, and how often it occurred in a row.
+#[derive(Debug, Default)]
+struct Trouble {
+    last: String,
+    times: u32,
+}
+
+impl Trouble {
+    /// Whether to log a warning: once for each refusal of this replica, and for lasting errors, such as an untrusted certificate.
+    fn is_news(&mut self, error: &Error) -> bool {
+        let text = error.to_string();
+        self.times = if text == self.last { self.times.saturating_add(1) } else { 1 };
+        self.last = text;
+        let refused = matches!(error, Error::Unsafe(_))
+            || matches!(error, Error::Refused(why) if matches!(why.reason, Reason::CallerUnauthenticated | Reason::CallerForbidden));
+        self.times == if refused { 1 } else { LASTING }
+    }
+}
+
+impl Peer {
+    /// Checks the security settings for connections to other replicas, using our own address `identity`.
+    ///
+    /// # Errors
+    /// All invalid settings, as [`WrongUsage`].
+    pub(crate) fn new(security: Security, identity: &str) -> anyhow::Result<Self> {
+        let this = Self { security };
+        this.connection(identity).map_err(|error| WrongUsage(error.to_string()))?;
+        Ok(this)
+    }
+
+    /// Updates the snapshots from the leader's watches. Never ends: the caller stops it when the leader changes.
+    pub(super) async fn follow<D: Driver>(&self, leader: &str, work: &Work<D>) {
+        let about = work.driver.describe();
+        let instances = async {
+            let mut trouble = Trouble::default();
+            while about.can("instances") {
+                let ended = self.instances(leader, work).await;
+                rest((leader, Instance::COLLECTION), ended, &mut trouble).await;
+            }
+        };
+        let routes = async {
+            let mut trouble = Trouble::default();
+            while about.can("routes") {
+                let ended = self.routes(leader, work).await;
+                rest((leader, Route::COLLECTION), ended, &mut trouble).await;
+            }
+        };
+        tokio::join!(instances, routes);
+    }
+
+    async fn instances<D: Driver>(&self, leader: &str, work: &Work<D>) -> Result<(), Error> {
+        let mut client = InstanceServiceClient::new(self.connection(leader)?.open()?);
+        let request = WatchInstancesRequest { context: Some(context(&work.rpc)), ..Default::default() };
+        let stream = client.watch_instances(request).await.map_err(AdapterError::from)?;
+        pump(stream.into_inner(), &work.snapshots.instances, work).await
+    }
+
+    async fn routes<D: Driver>(&self, leader: &str, work: &Work<D>) -> Result<(), Error> {
+        let mut client = RouteServiceClient::new(self.connection(leader)?.open()?);
+        let cluster_cidrs = EVERYWHERE.map(str::to_owned).to_vec();
+        let request =
+            WatchRoutesRequest { context: Some(context(&work.rpc)), cluster_cidrs, ..Default::default() };
+        let stream = client.watch_routes(request).await.map_err(AdapterError::from)?;
+        pump(stream.into_inner(), &work.snapshots.routes, work).await
+    }
+
+    /// The client for the replica that holds the Lease with this identity: `<instance id>@<advertised address>`.
+    fn connection(&self, holder: &str) -> Result<Connection, Error> {
+        let address = holder.rsplit_once('@').map_or("", |(_id, address)| address);
+        let scheme = if self.security.ca.is_some() { "https" } else { "http" };
+        let target: Target = format!("{scheme}://{address}")
+            .parse()
+            .map_err(|source| Error::Address { address: address.to_owned(), source })?;
+        Connection::new(target, &self.security).map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            Error::Unsafe(faults.join("; "))
+        })
+    }
+}
+
+/// Follows one watch until it ends, which is always an error.
+async fn pump<T: Item, M: Message<T>, D: Driver>(
+    mut stream: Streaming<M>,
+    snapshot: &Snapshot<T>,
+    work: &Work<D>,
+) -> Result<(), Error> {
+    let mut follower = Follower::default();
+    loop {
+        let message = tokio::time::timeout(SILENCE, stream.message()).await;
+        let message = message.map_err(|_elapsed| Error::Silent)?.map_err(AdapterError::from)?;
+        let Some(event) = message.ok_or(Error::Ended)?.event() else { continue };
+        match event {
+            Event::Reset(scope) => {
+                work.belong_to(scope);
+                follower.reset();
+            }
+            Event::Items(items) => follower.items(items)?,
+            Event::Synced { count, checksum, observed } => {
+                snapshot.replace_from(follower.synced(count, checksum)?, work.rpc.clock.instant(observed));
+            }
+            Event::Upsert(item) => snapshot.upsert_from(follower.change(item)?),
+            Event::Gone(key) => snapshot.remove_from(&follower.change(key)?),
+            Event::Bookmark { observed } => {
+                snapshot.observed_from(work.rpc.clock.instant(follower.change(observed)?));
+            }
+        }
+    }
+}
+
+/// Waits before the next try, and logs the error. A former or future leader's refusal is normal.
+async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Error>, trouble: &mut Trouble) {
+    if let Err(error) = ended {
+        if trouble.is_news(&error) {
+            tracing::warn!(leader, collection, %error, "Cannot follow the leader: a failover would \
+                                                        begin without cached listings");
+        } else {
+            tracing::debug!(leader, collection, %error, "The watch of the leader ended");
+        }
+    }
+    tokio::time::sleep(AGAIN).await;
+}
+
+fn context(rpc: &Rpc) -> RequestContext {
+    RequestContext {
+        // The served cluster. Without one, any ID will do: the followed content is the same for all.
+        cluster_id: rpc.access.cluster_id.as_ref().unwrap_or(&rpc.instance_id).to_string(),
+        priority: Priority::Background.into(),
+        request_id: STANDBY.to_owned(),
+        ..RequestContext::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_is_logged_once_and_other_errors_when_lasting() {
+        let refused = |why: &str| Error::Refused(AdapterError::new(Reason::CallerUnauthenticated, why));
+        let mut trouble = Trouble::default();
+        assert!(trouble.is_news(&refused("the token has expired")));
+        assert!(!trouble.is_news(&refused("the token has expired")));
+        assert!(trouble.is_news(&refused("the call carries no token")), "a different error is logged");
+        let away = || Error::Refused(AdapterError::new(Reason::VendorUnavailable, "unknown issuer"));
+        let told: Vec<u32> = (1..=2 * LASTING).filter(|_| trouble.is_news(&away())).collect();
+        assert_eq!(told, [LASTING]);
+    }
+}

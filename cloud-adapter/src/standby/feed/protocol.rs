@@ -1,0 +1,165 @@
+//! The watch protocol on the side of a standby. Pure.
+//!
+//! Does not resume watches: a replica follows one leader at a time, and begins with a listing.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use cloud_api_proto::v1alpha1::{
+    Bookmark, Instance, Route, Scope, Synced, WatchInstancesResponse, WatchRoutesResponse,
+    watch_instances_response, watch_routes_response,
+};
+
+use crate::{driver::Item, snapshot::checksum};
+
+/// One event of a watch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event<T> {
+    /// A listing follows.
+    Reset(Option<Scope>),
+    /// Part of the listing.
+    Items(Vec<T>),
+    /// The listing is complete.
+    Synced { count: u64, checksum: u64, observed: SystemTime },
+    /// A new or changed item.
+    Upsert(T),
+    /// The key of a deleted item.
+    Gone(String),
+    /// No other changes up to this time.
+    Bookmark { observed: SystemTime },
+}
+
+/// Violations of the protocol by a leader. The watch is restarted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Violation {
+    /// Items or the end of a listing outside of one.
+    #[error("part of a listing outside of one")]
+    NoListing,
+    /// A change before the listing is complete.
+    #[error("a change before the listing is complete")]
+    NotSynced,
+    /// The number of items differs from that at the end of the listing.
+    #[error("a listing of {got} items, but {count} were announced")]
+    Different { count: u64, got: u64 },
+}
+
+/// The state of the protocol.
+#[derive(Debug, Default)]
+pub(super) enum Follower<T> {
+    /// No message yet.
+    #[default]
+    Waiting,
+    /// A listing is in progress.
+    Listing(BTreeMap<String, T>),
+    /// Changes may be applied.
+    Live,
+}
+
+impl<T: Item> Follower<T> {
+    pub(super) fn reset(&mut self) {
+        *self = Self::Listing(BTreeMap::new());
+    }
+
+    pub(super) fn items(&mut self, items: Vec<T>) -> Result<(), Violation> {
+        let Self::Listing(listing) = self else { return Err(Violation::NoListing) };
+        listing.extend(items.into_iter().map(|item| (item.key().to_owned(), item)));
+        Ok(())
+    }
+
+    /// The complete listing, if it has the announced number of items.
+    pub(super) fn synced(&mut self, count: u64, wanted: u64) -> Result<Vec<T>, Violation> {
+        let Self::Listing(listing) = std::mem::replace(self, Self::Live) else {
+            *self = Self::Waiting;
+            return Err(Violation::NoListing);
+        };
+        let got = u64::try_from(listing.len()).unwrap_or(u64::MAX);
+        if got != count || checksum(listing.keys().map(String::as_str)) != wanted {
+            *self = Self::Waiting;
+            return Err(Violation::Different { count, got });
+        }
+        Ok(listing.into_values().collect())
+    }
+
+    /// A change, if there is a complete listing to apply it to.
+    pub(super) fn change<C>(&self, change: C) -> Result<C, Violation> {
+        match self {
+            Self::Live => Ok(change),
+            Self::Waiting | Self::Listing(_) => Err(Violation::NotSynced),
+        }
+    }
+}
+
+/// A message of one of the watches.
+pub(super) trait Message<T> {
+    /// Its event. `None`: an event of a newer contract, or one without its required time.
+    fn event(self) -> Option<Event<T>>;
+}
+
+impl Message<Instance> for WatchInstancesResponse {
+    fn event(self) -> Option<Event<Instance>> {
+        use watch_instances_response::Event as Told;
+
+        Some(match self.event? {
+            Told::Reset(reset) => Event::Reset(reset.scope),
+            Told::Items(items) => Event::Items(items.items),
+            Told::Synced(synced) => return end(&synced),
+            Told::Upsert(instance) => Event::Upsert(instance),
+            Told::Gone(gone) => Event::Gone(gone.provider_id),
+            Told::Bookmark(bookmark) => return sign(&bookmark),
+        })
+    }
+}
+
+impl Message<Route> for WatchRoutesResponse {
+    fn event(self) -> Option<Event<Route>> {
+        use watch_routes_response::Event as Told;
+
+        Some(match self.event? {
+            Told::Reset(reset) => Event::Reset(reset.scope),
+            Told::Items(items) => Event::Items(items.items),
+            Told::Synced(synced) => return end(&synced),
+            Told::Upsert(route) => Event::Upsert(route),
+            Told::Gone(gone) => Event::Gone(gone.vendor_id),
+            Told::Bookmark(bookmark) => return sign(&bookmark),
+        })
+    }
+}
+
+fn end<T>(synced: &Synced) -> Option<Event<T>> {
+    let observed = SystemTime::try_from(synced.observed_at?).ok()?;
+    Some(Event::Synced { count: synced.count, checksum: synced.checksum, observed })
+}
+
+fn sign<T>(bookmark: &Bookmark) -> Option<Event<T>> {
+    Some(Event::Bookmark { observed: SystemTime::try_from(bookmark.observed_at?).ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(id: &str) -> Instance {
+        Instance { provider_id: id.to_owned(), ..Instance::default() }
+    }
+
+    #[test]
+    fn listing_must_have_the_announced_items() {
+        let whole = checksum(["a", "b"].into_iter());
+        for (count, sum, right) in [(2, whole, true), (3, whole, false), (2, whole ^ 1, false)] {
+            let mut follower = Follower::default();
+            follower.reset();
+            follower.items(vec![instance("a")]).expect("in a listing");
+            // Repeated items count once.
+            follower.items(vec![instance("a"), instance("b")]).expect("in a listing");
+            assert_eq!(follower.synced(count, sum).is_ok(), right, "{count} {sum}");
+            assert_eq!(follower.change(()).is_ok(), right, "changes apply to a complete listing only");
+        }
+    }
+
+    #[test]
+    fn a_listing_begins_with_a_reset() {
+        let mut follower = Follower::<Instance>::default();
+        assert_eq!(follower.items(vec![instance("a")]), Err(Violation::NoListing));
+        assert_eq!(follower.synced(0, 0), Err(Violation::NoListing));
+        assert_eq!(follower.change(()), Err(Violation::NotSynced));
+    }
+}

@@ -1,0 +1,156 @@
+//! The background work of each duty: the leader checks its credentials and refreshes the listings, a standby follows the leader.
+
+use std::sync::Arc;
+
+use cloud_api_proto::v1alpha1::{
+    Scope, adapter_service_server::AdapterServiceServer, instance_service_server::InstanceServiceServer,
+    load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
+};
+use tokio::sync::watch;
+use tonic::server::NamedService as _;
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use super::feed::Peer;
+use crate::{
+    credentials::Untried,
+    driver::{Collection, Driver, Fault, Item, VendorError},
+    instances,
+    leadership::Duty,
+    load_balancers, routes,
+    rpc::Rpc,
+    self_check,
+    snapshot::Snapshot,
+    status::{self, Snapshots},
+};
+
+/// All background work.
+#[derive(Debug)]
+pub(crate) struct Work<D: Driver> {
+    pub(crate) driver: Arc<D>,
+    pub(crate) snapshots: Snapshots<D>,
+    pub(crate) finder: Arc<instances::Finder<D>>,
+    pub(crate) rpc: Rpc,
+    /// Why the cloud is not reachable; `None`: it is.
+    pub(crate) health: watch::Sender<Option<VendorError>>,
+    pub(crate) untried: Untried,
+    pub(crate) reporter: HealthReporter,
+    /// The connection to the leader. `None`: this is a single replica.
+    pub(crate) peer: Option<Peer>,
+}
+
+impl<D: Driver> Work<D> {
+    /// Does the work of the current duty, until this replica shuts down.
+    pub(crate) async fn run(self) {
+        let mut duty = self.rpc.replica.subscribe();
+        loop {
+            let now = duty.borrow_and_update().clone();
+            match now {
+                Duty::Leading { .. } => {
+                    tokio::select! {
+                        () = self.lead() => (),
+                        _ = duty.changed() => (),
+                    }
+                    self.tell_health(ServingStatus::NotServing).await;
+                }
+                Duty::Standby { leader } => {
+                    self.tell_health(ServingStatus::NotServing).await;
+                    tokio::select! {
+                        () = self.follow(leader.as_deref()) => (),
+                        _ = duty.changed() => (),
+                    }
+                }
+                Duty::Draining => return,
+            }
+        }
+    }
+
+    /// The work of one term. Never ends by itself.
+    async fn lead(&self) {
+        self.health.send_replace(Some(VendorError::new(Fault::Unavailable, "the cloud was not called yet")));
+        // Load balancers are not followed as a standby, and the previous leader may have changed them.
+        self.snapshots.load_balancers.forget();
+        self.untried.none().await;
+        tokio::join!(self.tell_serving(), self.keep_in_step());
+    }
+
+    /// Checks the credentials, then keeps the listings fresh. Never ends by itself.
+    async fn keep_in_step(&self) {
+        let Rpc { vendor, .. } = &self.rpc;
+        let scope = self_check::pass(&*self.driver, vendor, &self.health, None).await;
+        tracing::info!(project = scope.project, region = scope.region, "The credentials are valid");
+        self.belong_to(Some(scope.clone()));
+        self_check::tell(&self.health, None);
+        tokio::join!(
+            self_check::keep(&*self.driver, vendor, &self.health, &scope),
+            self.keep_fresh(&self.snapshots.instances),
+            self.keep_fresh(&self.snapshots.load_balancers),
+            self.keep_fresh(&self.snapshots.routes),
+        );
+    }
+
+    /// Updates the snapshots from the leader's watches. Never ends by itself.
+    async fn follow(&self, leader: Option<&str>) {
+        if let (Some(peer), Some(leader)) = (&self.peer, leader) {
+            peer.follow(leader, self).await;
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Records the scope of the credentials. Observations of another scope are dropped: objects missing there may exist here.
+    pub(super) fn belong_to(&self, scope: Option<Scope>) {
+        let fingerprint = |scope: &Option<Scope>| scope.as_ref().map(|scope| scope.fingerprint.clone());
+        let now = fingerprint(&scope);
+        let before = fingerprint(&self.rpc.scope.send_replace(scope));
+        if before.is_some() && before != now {
+            tracing::warn!("The credentials have another scope: all collections are listed again");
+            self.snapshots.forget();
+            self.finder.forget();
+        }
+    }
+
+    async fn keep_fresh<T: Item>(&self, snapshot: &Snapshot<T>)
+    where
+        D: Collection<T>,
+    {
+        let Rpc { vendor, replica, access, instance_id, .. } = &self.rpc;
+        // The ticks of a cluster are the same after restarts.
+        let who = access.cluster_id.as_deref().unwrap_or(instance_id);
+        snapshot.keep_fresh(&*self.driver, vendor, replica, who).await;
+    }
+
+    /// Publishes whether this replica answers calls, and its changes. Never ends.
+    async fn tell_serving(&self) {
+        let mut health = self.health.subscribe();
+        loop {
+            let serves = self_check::answers(health.borrow_and_update().as_ref());
+            self.tell_health(if serves { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+            if health.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Sets the `grpc.health.v1` status of all services of the contract.
+    async fn tell_health(&self, status: ServingStatus) {
+        for service in services::<D>() {
+            self.reporter.set_service_status(service, status).await;
+        }
+    }
+}
+
+/// Ends the health watches of clients: they never end by themselves, and would delay the shutdown.
+pub(crate) async fn end_health_watches<D: Driver>(mut reporter: HealthReporter) {
+    for service in services::<D>().into_iter().chain([""]) {
+        reporter.clear_service_status(service).await;
+    }
+}
+
+/// The names of the services of the contract in `grpc.health.v1`.
+fn services<D: Driver>() -> [&'static str; 4] {
+    [
+        AdapterServiceServer::<status::Service<D>>::NAME,
+        InstanceServiceServer::<instances::Service<D>>::NAME,
+        LoadBalancerServiceServer::<load_balancers::Service<D>>::NAME,
+        RouteServiceServer::<routes::Service<D>>::NAME,
+    ]
+}

@@ -1,0 +1,67 @@
+//! BUD: budgets of vendor calls.
+
+mod cost;
+mod failover;
+mod learned;
+mod load;
+mod pauses;
+mod storm;
+mod windows;
+
+pub(super) use self::{load::everything, load::under};
+use crate::{
+    check::{Check, Need},
+    hooks::Hook,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::t2("BUD-01", "bucket-bound-holds-in-every-window", |cx| Box::pin(windows::bound_holds(cx)))
+        .section("adapter_service.proto, Budget")
+        .needs(&[Need::Proxy, Need::Param("limits.buckets"), Need::Hook(Hook::CreateInstances)])
+        .within(300),
+    Check::t2("BUD-02", "storm-does-not-delay-ensure", |cx| Box::pin(storm::delays_no_ensure(cx)))
+        .section("common.proto, Priority")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .within(600),
+    Check::t2("BUD-03", "retry-after-is-honoured-exactly", |cx| Box::pin(pauses::retry_after(cx)))
+        .section("common.proto, REASON_VENDOR_THROTTLED; adapter_service.proto, Budget.paused_until")
+        .needs(THROTTLED),
+    Check::t2("BUD-04", "throttled-batch-does-not-fan-out", |cx| Box::pin(pauses::no_fan_out(cx)))
+        .section("instance_service.proto, BatchGetInstances")
+        .needs(THROTTLED),
+    Check::t2("BUD-05", "learned-rate-settles-below-real-limit", |cx| Box::pin(learned::settles(cx)))
+        .section("adapter_service.proto, Budget.rate")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("routes"),
+            Need::Param("limits.buckets"),
+            Need::Hook(Hook::CreateInstances),
+        ])
+        .within(600),
+    Check::t2("BUD-06", "cost-in-answers-equals-calls-seen-by-proxy", |cx| Box::pin(cost::is_true(cx)))
+        .section("common.proto, Cost")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("BUD-07", "unreachable-deadline-is-refused-at-once", |cx| Box::pin(pauses::deadline(cx)))
+        .section("common.proto, REASON_BUDGET_EXHAUSTED")
+        .needs(THROTTLED),
+    Check::t3("BUD-08", "failover-does-not-overspend", |cx| Box::pin(failover::keeps_to_the_budget(cx)))
+        .section("adapter_service.proto, Budget, WatchStatusResponse.leader")
+        .needs(&[
+            Need::Replicas,
+            Need::Proxy,
+            Need::Param("limits.buckets"),
+            Need::Capability("routes"),
+            Need::Hook(Hook::KillAdapter),
+            Need::Hook(Hook::StartAdapter),
+            Need::Hook(Hook::CreateInstances),
+        ])
+        .within(300),
+];
+
+/// Prerequisites of the checks of throttling.
+const THROTTLED: &[Need] = &[
+    Need::Proxy,
+    Need::Param("limits.buckets"),
+    Need::Capability("instances"),
+    Need::Hook(Hook::CreateInstances),
+];

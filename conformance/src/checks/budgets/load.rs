@@ -1,0 +1,102 @@
+//! More work than the budget allows, from callers that ignore retry delays.
+
+use std::{convert::Infallible, pin::pin, time::Duration};
+
+use cloud_api_proto::v1alpha1::{
+    ApplyRoutesRequest, Fence, Instance, RouteDelete, RouteUpsert, route_result::Outcome,
+};
+use futures::future::{BoxFuture, Either, select, select_all};
+
+use crate::{api::Api, check::Stop, cluster::Cluster, context::Context};
+
+/// Routes that are created and deleted at once.
+const ROUTES: u16 = 16;
+/// Callers of each listing.
+const LISTERS: usize = 2;
+/// Interval at which refused callers retry, whatever the retry delay.
+const IMPATIENCE: Duration = Duration::from_millis(100);
+
+/// Runs `work` while `load` runs.
+pub(in crate::checks) async fn under<T>(
+    load: impl Future<Output = Result<Infallible, Stop>>,
+    work: impl Future<Output = Result<T, Stop>>,
+) -> Result<T, Stop> {
+    match select(pin!(load), pin!(work)).await {
+        Either::Left((Err(stop), _work)) => Err(stop),
+        Either::Left((Ok(never), _work)) => match never {},
+        Either::Right((done, _load)) => done,
+    }
+}
+
+/// Fresh listings and writes of all kinds that the adapter supports. Never ends.
+pub(in crate::checks) async fn everything(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
+    let mut callers = listers(cx);
+    if cx.can("routes") {
+        callers.push(Box::pin(async { routes(cx, machine).await.ok() }));
+    }
+    forever(callers).await
+}
+
+/// Creates and deletes routes, each by a vendor write of its own. Never ends.
+pub(super) async fn routes(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
+    let (api, cluster) = (cx.route()?, cx.cluster());
+    // One fence for all: concurrent requests may overtake each other.
+    let fence = cluster.route_fence();
+    let flip = |n| -> BoxFuture<'_, Option<Infallible>> {
+        Box::pin(flip(&api, (&cluster, &fence), cluster.route(n, machine)))
+    };
+    forever((0..ROUTES).map(flip).collect()).await
+}
+
+fn listers(cx: &Context) -> Vec<BoxFuture<'_, Option<Infallible>>> {
+    let mut callers: Vec<BoxFuture<'_, Option<Infallible>>> = Vec::new();
+    for _caller in 0..LISTERS {
+        if cx.can("instances") {
+            callers.push(Box::pin(again_and_again(|| async { cx.instances().await.is_ok() })));
+        }
+        if cx.can("loadbalancers") {
+            callers
+                .push(Box::pin(again_and_again(|| async { cx.load_balancers(&cx.cluster()).await.is_ok() })));
+        }
+        if cx.can("routes") {
+            callers.push(Box::pin(again_and_again(|| async { cx.routes(&cx.cluster()).await.is_ok() })));
+        }
+    }
+    callers
+}
+
+async fn forever(callers: Vec<BoxFuture<'_, Option<Infallible>>>) -> Result<Infallible, Stop> {
+    let nobody = || Stop::skipped("the adapter reports no capability that makes vendor calls");
+    if callers.is_empty() {
+        return Err(nobody());
+    }
+    let (ended, ..) = select_all(callers).await;
+    ended.ok_or_else(nobody)
+}
+
+async fn again_and_again<F: Future<Output = bool>>(ask: impl Fn() -> F) -> Option<Infallible> {
+    loop {
+        if !ask().await {
+            tokio::time::sleep(IMPATIENCE).await;
+        }
+    }
+}
+
+/// Creates and deletes a route, repeatedly.
+async fn flip(api: &Api, (cluster, fence): (&Cluster, &Fence), upsert: RouteUpsert) -> Option<Infallible> {
+    let removal =
+        RouteDelete { key: upsert.key.clone(), next_hop: upsert.next_hop.clone(), ..RouteDelete::default() };
+    let mut laid = false;
+    loop {
+        let (upserts, deletes) =
+            if laid { (vec![], vec![removal.clone()]) } else { (vec![upsert.clone()], vec![]) };
+        let request = ApplyRoutesRequest { fence: Some(fence.clone()), deletes, ..cluster.routes(upserts) };
+        let outcomes = api.apply_routes(request).await.map(|answer| answer.results);
+        let outcome = outcomes.ok().and_then(|results| Some(results.first()?.outcome()));
+        if matches!(outcome, Some(Outcome::Applied | Outcome::Unchanged)) {
+            laid = !laid;
+        } else {
+            tokio::time::sleep(IMPATIENCE).await;
+        }
+    }
+}

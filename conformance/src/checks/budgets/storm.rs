@@ -1,0 +1,71 @@
+//! Whether urgent requests wait for background requests.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, Priority};
+use futures::future;
+
+use crate::{
+    check::{Stop, Verdict},
+    cluster::Balancer,
+    context::Context,
+    expect,
+    proxy::{Action, Calls, Rule},
+};
+
+/// Load balancers that are requested in the background, so that as many writes wait before the urgent one.
+const STORM: usize = 30;
+/// Duration of the vendor's pause, in which the background requests queue up: longer than an Ensure waits for its answer.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// common.proto, `Priority`: a request that a user waits for does not queue behind background requests. Of many writes that wait for the
+/// end of a pause, that of a later change by a user is among the first.
+pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let cluster = cx.cluster();
+    // Other instances as backends: a change of an existing load balancer, so that the path of the first write has its ID.
+    let urgent = |n| cluster.balancer("urgent").backends(machines.get(..n).unwrap_or_default());
+    let built = cx.converge(&urgent(2)).await?;
+    let proxy = cx.proxy()?;
+    let mark = proxy.mark();
+    let built = [built, cx.converge(&urgent(1)).await?];
+    if its(&proxy.since(mark), &built).is_empty() {
+        return Err(Stop::skipped(
+            "the paths of vendor calls do not show which load balancer they belong to",
+        ));
+    }
+    let resync = |n| {
+        let mut one = cluster.balancer(&format!("resync-{n}")).backends(&machines);
+        one.request.context.get_or_insert_default().priority = Priority::Background.into();
+        one
+    };
+    let storm: Vec<Balancer> = (0..STORM).map(resync).collect();
+    let throttled = proxy.inject(Rule::writes().next(1), Action::Throttle(Some(PAUSE)));
+    let api = cx.service()?;
+    let asks = storm.iter().map(|one| api.ensure_load_balancer(one.request.clone()));
+    future::join_all(asks).await;
+    expect::that(throttled.fired() == 1, "an Ensure of a load balancer that does not exist writes", || {
+        "no write".to_owned()
+    })?;
+    drop(throttled);
+
+    let mark = proxy.mark();
+    cx.converge(&urgent(2)).await?;
+    let writes = proxy.since(mark).writes();
+    let first = its(&writes, &built).0.first().map(|call| call.started);
+    let first = expect::some(first, "a change of a load balancer is a vendor write")?;
+    let before = writes.only(|call| call.started < first).len();
+    cx.note(format!("{before} of {STORM} background writes came first, {} writes in all", writes.len()));
+    let wants = "a request that a user waits for does not queue behind requests with PRIORITY_BACKGROUND";
+    expect::that(before < STORM / 2, wants, || format!("{before} of {STORM} background writes came first"))
+}
+
+/// Writes for a load balancer, recognised by the IDs of its parts.
+fn its(calls: &Calls, told: &[EnsureLoadBalancerResponse]) -> Calls {
+    let ids: Vec<&str> = told
+        .iter()
+        .filter_map(|answer| answer.vendor_ids.as_ref())
+        .flat_map(|parts| parts.ids.values().map(String::as_str))
+        .collect();
+    calls.writes().only(|call| call.path.split(['/', '?', '&', '=']).any(|part| ids.contains(&part)))
+}

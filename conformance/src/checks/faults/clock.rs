@@ -1,0 +1,34 @@
+//! A clock that jumps.
+
+use crate::{
+    check::{Stop, Verdict},
+    checks::{budget, budgets},
+    context::Context,
+    hooks::Hook,
+};
+
+/// Jumps an hour forward, back, an hour into the past and back: at the end the clock is right again.
+const JUMPS: [&str; 4] = ["3600", "-3600", "-3600", "3600"];
+
+/// adapter_service.proto, `Budget`: a jump of the clock neither adds tokens nor stops calls.
+pub(super) async fn jumps(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
+    let proxy = cx.proxy()?;
+    let mark = proxy.mark();
+    budgets::under(budgets::everything(cx, machine), async {
+        for seconds in JUMPS {
+            cx.hook(Hook::JumpClock, &[("SECONDS", seconds)]).await?;
+            let jumped = proxy.mark();
+            let wants = format!("vendor calls continue when the clock jumps by {seconds} s");
+            cx.until(cx.params().timings.converge, &wants, || async {
+                Ok((!proxy.since(jumped).is_empty()).then_some(()))
+            })
+            .await?;
+            tokio::time::sleep(cx.params().timings.load).await;
+        }
+        Ok(())
+    })
+    .await?;
+    budget::kept(cx, &proxy.since(mark))
+}

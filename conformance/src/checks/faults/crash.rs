@@ -1,0 +1,54 @@
+//! Crashes of the adapter after each of its writes.
+
+use std::pin::pin;
+
+use futures::future::{Either, select};
+
+use super::made_once::{balancer, none, number, one, undisturbed};
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    proxy::{Action, Rule},
+};
+
+/// load_balancer_service.proto, `EnsureLoadBalancer` and `DeleteLoadBalancer`: if a process dies after any vendor write of a creation or
+/// deletion, the next process finds everything: there is one load balancer, and none after the deletion.
+pub(super) async fn after_every_write(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let usual = undisturbed(cx, &machines).await?;
+    for n in 1..=usual.builds {
+        let web = balancer(cx, n, &machines);
+        cx.put(&web).await?;
+        die_at(cx, n, cx.settle(&web)).await?;
+        cx.converge(&web).await?;
+        one(cx, &web, &usual, &format!("killed after write {n} of {} that create it", usual.builds)).await?;
+        cx.remove(&web).await?;
+        none(cx, &usual, &format!("killed after write {n} of {}, then deleted", usual.builds)).await?;
+    }
+    for n in 1..=usual.removes {
+        let web = balancer(cx, n, &machines);
+        cx.converge(&web).await?;
+        die_at(cx, n, cx.remove(&web)).await?;
+        cx.remove(&web).await?;
+        none(cx, &usual, &format!("killed after write {n} of {} that delete it", usual.removes)).await?;
+    }
+    Ok(())
+}
+
+/// Kills the adapter when the vendor has executed the n-th write of `work` and not yet answered it, and starts it again.
+async fn die_at<T>(cx: &Context, n: usize, work: impl Future<Output = Result<T, Stop>>) -> Verdict {
+    let held = cx.proxy()?.inject(Rule::writes().nth(number(n)), Action::HoldAfter);
+    let reached = held.reached(cx.params().timings.converge);
+    match select(pin!(reached), pin!(work)).await {
+        Either::Left((reached, _work)) => reached?,
+        // Fewer writes than without a fault: the adapter died between two requests, which must have the right result, too.
+        Either::Right((done, _reached)) => {
+            done?;
+            cx.note(format!("there was no vendor write {n}"));
+        }
+    }
+    cx.process().kill().await?;
+    drop(held);
+    cx.process().start().await?;
+    Ok(())
+}

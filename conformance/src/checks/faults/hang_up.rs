@@ -1,0 +1,80 @@
+//! Callers that do not wait for the answer.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerState};
+use futures::future;
+
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+};
+
+/// Times after which callers cancel their request.
+const PATIENCE: [Duration; 6] = [
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+];
+/// A request that was sent for this long has reached the adapter.
+const HEARD: Duration = Duration::from_millis(200);
+/// Pause between two fresh listings.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a cancelled call never interrupts the work: what was begun becomes ACTIVE although
+/// the request is not repeated.
+pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let cluster = cx.cluster();
+    let api = cx.service()?;
+    let balancer =
+        |wait: Duration| cluster.balancer(&format!("web-{}", wait.as_millis())).backends(&machines);
+    let first = balancer(HEARD);
+    cx.put(&first).await?;
+    let mut heard: Vec<LoadBalancerKey> = Vec::new();
+    let calls = PATIENCE.map(|wait| {
+        let web = balancer(wait);
+        if wait >= HEARD {
+            heard.push(web.key());
+        }
+        let api = api.clone();
+        async move { tokio::time::timeout(wait, api.ensure_load_balancer(web.request)).await }
+    });
+    let answered = future::join_all(calls).await.iter().filter(|answer| answer.is_ok()).count();
+    cx.note(format!("{answered} of {} were answered before the caller cancelled", PATIENCE.len()));
+    let wants = "a load balancer whose request was cancelled becomes ACTIVE without another request";
+    cx.until(cx.params().timings.converge, wants, || async {
+        let listed = cx.load_balancers(&cluster).await?.items;
+        if done(&listed, &heard) {
+            return Ok(Some(()));
+        }
+        cx.note(format!("listed: {:?}", listed.iter().map(LoadBalancer::state).collect::<Vec<_>>()));
+        tokio::time::sleep(PAUSE).await;
+        Ok(None)
+    })
+    .await?;
+    let listed = cx.load_balancers(&cluster).await?.items;
+    complete(&listed)
+}
+
+/// Whether every received request has a load balancer, and all load balancers are ACTIVE and complete.
+fn done(listed: &[LoadBalancer], heard: &[LoadBalancerKey]) -> bool {
+    let has = |key: &LoadBalancerKey| listed.iter().any(|item| item.key.as_ref() == Some(key));
+    heard.iter().all(has) && complete(listed).is_ok()
+}
+
+fn complete(listed: &[LoadBalancer]) -> Result<(), Stop> {
+    let whole = |item: &LoadBalancer| {
+        item.state() == LoadBalancerState::Active
+            && !item.applied_hash.is_empty()
+            && item.listeners.len() == 1
+            && item.backends == 2
+    };
+    expect::that(listed.iter().all(whole), "a load balancer that is ACTIVE is complete", || {
+        format!("{listed:?}")
+    })
+}

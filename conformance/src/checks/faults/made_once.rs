@@ -1,0 +1,192 @@
+//! One load balancer per key, even if the adapter misses answers to its own writes.
+
+use cloud_api_proto::v1alpha1::Instance;
+use futures::future;
+
+use crate::{
+    check::{Need, Stop, Verdict},
+    cluster::{Balancer, tcp},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Call, Calls, Rule},
+};
+
+/// Fraction of the consistency horizon by which reads lag; the rest is for calls in flight.
+const LAG: f64 = 0.8;
+
+/// Counts for one load balancer without faults.
+pub(super) struct Undisturbed {
+    /// Vendor writes that create it.
+    pub(super) builds: usize,
+    /// Vendor writes that delete it.
+    pub(super) removes: usize,
+    /// Objects of the vendor before.
+    before: Objects,
+    /// Objects of the vendor with it.
+    with: Objects,
+}
+
+/// Numbers of objects in the cloud, if commands can list them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Objects {
+    /// Objects with the owner tags of the check's cluster, by `hooks.listOwned`.
+    owned: Option<usize>,
+    /// Load balancers with or without an owner, by `hooks.listLoadBalancers`: includes those that lost their tags.
+    balancers: Option<usize>,
+}
+
+/// common.proto, `REASON_OUTCOME_UNKNOWN`: whichever write's answer is lost, the repeated request first determines the outcome. So nothing
+/// is created twice, not even temporarily: at most the lost write is repeated, with the same client token.
+pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let usual = undisturbed(cx, &machines).await?;
+    for n in 1..=usual.builds {
+        let web = balancer(cx, n, &machines);
+        built_in_spite_of(cx, (&web, &usual), n, "").await?;
+        one(cx, &web, &usual, &format!("the answer to vendor write {n} of {} is lost", usual.builds)).await?;
+        cx.remove(&web).await?;
+    }
+    Ok(())
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`; adapter_service.proto, `GetInfoResponse.consistency_horizon`: reads may not show a
+/// write whose answer was lost until the horizon has passed. Nothing is created twice for that reason.
+pub(super) async fn reads_lag(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let usual = undisturbed(cx, &machines).await?;
+    let web = balancer(cx, 1, &machines);
+    unseen(cx, &web).await?;
+    one(cx, &web, &usual, "the first write's answer is lost, and reads do not show the write").await?;
+    cx.remove(&web).await?;
+    if !cx.lane().hooks.has(Hook::LagReads) {
+        cx.without(Need::Hook(Hook::LagReads));
+        return Ok(());
+    }
+    let lag = cx.consistency().mul_f64(LAG).as_millis().to_string();
+    cx.undo_by(Hook::LagReads, vec![("MILLISECONDS", "0".to_owned())]);
+    for n in 1..=usual.builds {
+        let web = balancer(cx, n, &machines);
+        cx.hook(Hook::LagReads, &[("MILLISECONDS", &lag)]).await?;
+        built_in_spite_of(cx, (&web, &usual), n, ", and reads lag").await?;
+        cx.hook(Hook::LagReads, &[("MILLISECONDS", "0")]).await?;
+        one(cx, &web, &usual, &format!("the answer to vendor write {n} is lost, and reads lag")).await?;
+        cx.remove(&web).await?;
+    }
+    Ok(())
+}
+
+/// Creates a load balancer while the answer to its first write is lost and reads are as stale as the horizon permits.
+async fn unseen(cx: &Context, web: &Balancer) -> Verdict {
+    let proxy = cx.proxy()?;
+    cx.put(web).await?;
+    let stale = proxy.inject(Rule::reads(), Action::Stale(cx.params().timings.converge));
+    // From now on, all reads return this answer.
+    cx.load_balancers(&cx.cluster()).await?;
+    let lost = proxy.inject(Rule::writes().nth(1), Action::ResetAfter);
+    let fresh = async {
+        lost.reached(cx.params().timings.converge).await?;
+        tokio::time::sleep(cx.consistency().mul_f64(LAG)).await;
+        drop(stale);
+        Ok::<(), Stop>(())
+    };
+    let (fresh, built) = future::join(fresh, cx.converge(web)).await;
+    fresh?;
+    built.map(drop)
+}
+
+/// Creates a load balancer while the answer to its n-th write is lost, with at most one additional write.
+async fn built_in_spite_of(
+    cx: &Context,
+    (web, usual): (&Balancer, &Undisturbed),
+    n: usize,
+    also: &str,
+) -> Verdict {
+    let proxy = cx.proxy()?;
+    let lost = proxy.inject(Rule::writes().nth(number(n)), Action::ResetAfter);
+    let mark = proxy.mark();
+    cx.converge(web).await?;
+    lost.reached(cx.params().timings.converge).await?;
+    drop(lost);
+    let writes = accepted(&proxy.since(mark));
+    let few = writes.len() <= usual.builds.saturating_add(1);
+    let wants = format!(
+        "the answer to vendor write {n} is lost{also}: at most that write is repeated, in addition to the usual {}",
+        usual.builds
+    );
+    expect::that(few, &wants, || writes.to_string())
+}
+
+/// Creates and deletes a load balancer without faults, and counts the writes.
+pub(super) async fn undisturbed(cx: &Context, machines: &[Instance]) -> Result<Undisturbed, Stop> {
+    let web = balancer(cx, 0, machines);
+    let proxy = cx.proxy()?;
+    let before = objects(cx).await?;
+    let mark = proxy.mark();
+    cx.converge(&web).await?;
+    let builds = accepted(&proxy.since(mark)).len();
+    let with = objects(cx).await?;
+    let mark = proxy.mark();
+    cx.remove(&web).await?;
+    let removes = accepted(&proxy.since(mark)).len();
+    cx.note(format!("without faults, {builds} vendor writes create it and {removes} delete it"));
+    expect::that(builds > 0 && removes > 0, "vendor writes create and delete a load balancer", || {
+        format!("{builds} and {removes} writes")
+    })?;
+    Ok(Undisturbed { builds, removes, before, with })
+}
+
+/// The n-th load balancer of the check's cluster: with two ports, so that there are several writes.
+pub(super) fn balancer(cx: &Context, n: usize, machines: &[Instance]) -> Balancer {
+    cx.cluster().balancer(&format!("web-{n}")).listeners([tcp(80), tcp(443)]).backends(machines)
+}
+
+/// Asserts that the cluster has exactly this load balancer.
+pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when: &str) -> Verdict {
+    let listed = cx.load_balancers(&cx.cluster()).await?.items;
+    let keys: Vec<_> = listed.iter().filter_map(|item| item.key.clone()).collect();
+    expect::that(
+        keys == [web.key()],
+        &format!("{when}: there is exactly one load balancer with the key"),
+        || format!("{listed:?}"),
+    )?;
+    let wants =
+        format!("{when}: the cloud has as many objects as for a load balancer created without faults");
+    expect::equal(&wants, &objects(cx).await?, &usual.with)
+}
+
+/// Asserts that the cluster owns nothing any more.
+pub(super) async fn none(cx: &Context, usual: &Undisturbed, when: &str) -> Verdict {
+    let listed = cx.load_balancers(&cx.cluster()).await?.items;
+    expect::that(listed.is_empty(), &format!("{when}: nothing is left"), || format!("{listed:?}"))?;
+    expect::equal(
+        &format!("{when}: the cloud has as many objects as before"),
+        &objects(cx).await?,
+        &usual.before,
+    )
+}
+
+async fn objects(cx: &Context) -> Result<Objects, Stop> {
+    let owned = count(cx, Hook::ListOwned, &[("CLUSTER_ID", cx.cluster().id())]).await?;
+    Ok(Objects { owned, balancers: count(cx, Hook::ListLoadBalancers, &[]).await? })
+}
+
+/// Number of lines that a command prints, if it is set.
+async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<Option<usize>, Stop> {
+    if !cx.lane().hooks.has(hook) {
+        cx.without(Need::Hook(hook));
+        return Ok(None);
+    }
+    let printed = cx.hook(hook, variables).await?;
+    Ok(Some(printed.lines().filter(|line| !line.trim().is_empty()).count()))
+}
+
+/// Writes that the vendor executed, whether or not the answer arrived.
+fn accepted(calls: &Calls) -> Calls {
+    calls.writes().only(|Call { reached, status, .. }| *reached && status.is_none_or(|status| status < 400))
+}
+
+/// The number in the type that rules use.
+pub(super) fn number(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,88 @@
+//! Proof of absence.
+
+use cloud_api_proto::v1alpha1::{Evidence, Existence, evidence::Method};
+
+use super::ask::{ask, by_id, by_name, existing, not_before, one, wall};
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+};
+
+/// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state, while another one
+/// EXISTS.
+pub(super) async fn deleted(cx: &Context) -> Verdict {
+    let machines = cx.new_machines(2).await?;
+    let [victim, neighbour] = machines.as_slice() else {
+        return Err(Stop::failed(
+            "hooks.createInstances creates as many as requested",
+            format!("{machines:?}"),
+        ));
+    };
+    let cluster = cx.cluster();
+    let deleted = wall();
+    cx.delete_machine(victim).await?;
+    let refs = vec![by_id(&victim.provider_id), by_id(&neighbour.provider_id)];
+    let wants = "a deleted instance becomes GONE";
+    let (evidence, scope) = cx
+        .until(cx.params().timings.converge, wants, || async {
+            let answer = ask(cx, cluster.live(), refs.clone()).await?;
+            let mut results = answer.results.into_iter();
+            let (first, second) = (results.next(), results.next());
+            existing(expect::some(second, "there are two results")?)?;
+            let first = expect::some(first, "there are two results")?;
+            let told =
+                matches!(first.existence(), Existence::Exists | Existence::NotVisible | Existence::Gone);
+            expect::that(told, "until it is GONE, it still EXISTS or is NOT_VISIBLE", || {
+                format!("{first:?}")
+            })?;
+            Ok(first.evidence.map(|evidence| (evidence, answer.scope)))
+        })
+        .await?;
+    proves(&evidence)?;
+    not_before("`evidence.observed_at` is after the deletion", evidence.observed_at, deleted)?;
+    let looked = evidence.scope.map(|scope| scope.fingerprint);
+    expect::equal(
+        "`evidence.scope` is the Scope of the answer",
+        &looked,
+        &scope.map(|scope| scope.fingerprint),
+    )?;
+    let later = one(cx, cluster.context(), by_id(&victim.provider_id)).await?;
+    expect::equal("a GONE instance stays GONE", &later.existence(), &Existence::Gone)
+}
+
+fn proves(evidence: &Evidence) -> Verdict {
+    let method = matches!(evidence.method(), Method::DirectGetNotFound | Method::TerminalState);
+    let wants = "`evidence.method` is a direct answer or a terminal state: a list proves nothing";
+    expect::that(method, wants, || format!("{evidence:?}"))?;
+    let placed = evidence.scope.as_ref().is_some_and(|scope| !scope.fingerprint.is_empty());
+    expect::that(placed, "`evidence.scope` is set", || format!("{evidence:?}"))
+}
+
+/// instance_service.proto, `InstanceRef.node_name`: a name can find an instance, but never prove absence; not even of an instance whose
+/// absence is proven by its ID.
+pub(super) async fn name(cx: &Context) -> Verdict {
+    let cluster = cx.cluster();
+    let nobody = format!("conformance-nobody-{:x}", cx.random());
+    for context in [cluster.live(), cluster.context()] {
+        let result = one(cx, context, by_name(&nobody)).await?;
+        let wants = "a name that no instance has is NOT_VISIBLE";
+        expect::equal(wants, &result.existence(), &Existence::NotVisible)?;
+    }
+    let machines = cx.new_machines(1).await?;
+    let machine = expect::some(machines.first(), "the lane has an instance")?;
+    let found = existing(one(cx, cluster.live(), by_name(&machine.name)).await?)?;
+    expect::equal("an instance is found by its name", &found.provider_id, &machine.provider_id)?;
+    cx.delete_machine(machine).await?;
+    let refs = vec![by_id(&machine.provider_id), by_name(&machine.name)];
+    let wants = "a deleted instance is GONE by its ID and NOT_VISIBLE by its name";
+    cx.until(cx.params().timings.converge, wants, || async {
+        let results = ask(cx, cluster.live(), refs.clone()).await?.results;
+        let mut existences = results.iter().map(|result| result.existence());
+        let (id, name) = (existences.next(), existences.next());
+        let proves = name == Some(Existence::Gone);
+        expect::that(!proves, "a name never proves absence", || format!("{results:?}"))?;
+        Ok((id == Some(Existence::Gone) && name == Some(Existence::NotVisible)).then_some(()))
+    })
+    .await
+}

@@ -1,0 +1,88 @@
+//! `BatchGetInstances`, and the invariants of each answer.
+
+use std::time::{Duration, SystemTime};
+
+use cloud_api_proto::v1alpha1::{
+    BatchGetInstancesRequest, BatchGetInstancesResponse, Existence, Instance, InstanceRef, InstanceResult,
+    RequestContext, instance_ref::Ref,
+};
+use prost_types::Timestamp;
+
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+};
+
+/// Maximum difference between the wall clocks of adapter and suite.
+const CLOCKS: Duration = Duration::from_secs(2);
+
+/// A reference by provider ID.
+pub(super) fn by_id(id: &str) -> InstanceRef {
+    InstanceRef { r#ref: Some(Ref::ProviderId(id.to_owned())), ..InstanceRef::default() }
+}
+
+/// A reference by the Node's name.
+pub(super) fn by_name(name: &str) -> InstanceRef {
+    InstanceRef { r#ref: Some(Ref::NodeName(name.to_owned())), ..InstanceRef::default() }
+}
+
+/// Sends the references, and asserts the invariants of every answer.
+pub(super) async fn ask(
+    cx: &Context,
+    context: RequestContext,
+    refs: Vec<InstanceRef>,
+) -> Result<BatchGetInstancesResponse, Stop> {
+    let count = refs.len();
+    let request = BatchGetInstancesRequest { context: Some(context), refs };
+    let answer = cx.node()?.batch_get_instances(request).await?;
+    well_formed(&answer, count)?;
+    Ok(answer)
+}
+
+/// Asserts one result per reference, each with exactly the fields of its existence.
+pub(super) fn well_formed(answer: &BatchGetInstancesResponse, refs: usize) -> Verdict {
+    expect::equal("there are as many results as references", &answer.results.len(), &refs)?;
+    for result in &answer.results {
+        let existence = result.existence();
+        let claim = |holds, wants: &str| expect::that(holds, wants, || format!("{result:?}"));
+        claim(existence != Existence::Unspecified, "a result has an existence")?;
+        let exists = existence == Existence::Exists;
+        claim(result.instance.is_some() == exists, "`instance` is set if and only if it EXISTS")?;
+        let gone = existence == Existence::Gone;
+        claim(result.evidence.is_some() == gone, "`evidence` is set if and only if it is GONE")?;
+        let unknown = existence == Existence::Unknown;
+        claim(!unknown || result.error.is_some(), "UNKNOWN is explained in `error`")?;
+    }
+    Ok(())
+}
+
+/// The result for one instance in a request of its own.
+pub(super) async fn one(
+    cx: &Context,
+    context: RequestContext,
+    what: InstanceRef,
+) -> Result<InstanceResult, Stop> {
+    let answer = ask(cx, context, vec![what]).await?;
+    expect::some(answer.results.into_iter().next(), "there is a result")
+}
+
+/// An instance that must exist.
+pub(super) fn existing(result: InstanceResult) -> Result<Instance, Stop> {
+    expect::equal("a running instance EXISTS", &result.existence(), &Existence::Exists)?;
+    expect::some(result.instance, "an instance that EXISTS is in the result")
+}
+
+/// Asserts that a time of the adapter's wall clock is not before one of the suite's.
+pub(super) fn not_before(wants: &str, told: Option<Timestamp>, asked: SystemTime) -> Verdict {
+    let told = expect::some(told, wants)?;
+    let told = SystemTime::try_from(told).map_err(|error| Stop::failed(wants, error.to_string()))?;
+    let fresh = told.checked_add(CLOCKS).is_some_and(|told| told >= asked);
+    expect::that(fresh, wants, || format!("{told:?}, and the request was sent at {asked:?}"))
+}
+
+/// The suite's wall clock.
+#[expect(clippy::disallowed_methods, reason = "the adapter reports wall-clock times")]
+pub(super) fn wall() -> SystemTime {
+    SystemTime::now()
+}

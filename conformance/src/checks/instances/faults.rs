@@ -1,0 +1,131 @@
+//! What proves nothing: a vendor that answers 404 to everything, an empty list, reads that lag.
+
+use std::time::Duration;
+
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{BatchGetInstancesRequest, Existence, Instance, InstanceRef, RequestContext},
+};
+use tokio::time::Instant;
+
+use super::{
+    ask::{ask, by_id, by_name, existing, well_formed},
+    pages::closed_or_refused,
+};
+use crate::{
+    check::{Need, Stop, Verdict},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Rule},
+};
+
+/// Time after the consistency horizon: then no instance is too young to be GONE.
+const LONGER: Duration = Duration::from_millis(500);
+
+/// instance_service.proto, `Evidence`: 404 for every call means a wrong endpoint or scope, and never proves that an instance is gone; nor
+/// does the reason of an error.
+pub(super) async fn all_404(cx: &Context) -> Verdict {
+    let machines = cx.machines(3).await?;
+    let nowhere = cx.proxy()?.inject(Rule::all(), Action::Answer(404));
+    never_gone(cx, &machines).await?;
+    let asked = nowhere.fired() > 0;
+    expect::that(asked, "max_staleness 0 causes a vendor read", || "the vendor received no call".to_owned())?;
+    if let Ok(listing) = cx.instances().await {
+        let wants = "a listing that the vendor answers with 404 is not closed by Synced";
+        return Err(Stop::failed(wants, format!("{:?} after {} items", listing.synced, listing.items.len())));
+    }
+    drop(nowhere);
+    cx.heal().await?;
+    all_exist(cx, &machines).await
+}
+
+/// instance_service.proto, `Evidence`: a list alone never proves absence. So instances that are missing in it are at most NOT_VISIBLE, by
+/// ID and by name. An adapter that distrusts an empty listing may refuse to answer.
+pub(super) async fn empty_list(cx: &Context) -> Verdict {
+    let machines = cx.machines(3).await?;
+    let empty = cx.proxy()?.inject(Rule::lists_of("instances"), Action::EmptyPage);
+    // The watch may list nothing now, as the vendor does.
+    closed_or_refused(cx).await?;
+    never_gone(cx, &machines).await?;
+    let asked = empty.fired() > 0;
+    expect::that(asked, "a watch with max_staleness 0 lists again", || {
+        "the vendor received no call".to_owned()
+    })?;
+    drop(empty);
+    cx.heal().await?;
+    all_exist(cx, &machines).await
+}
+
+/// Asks by ID and name, live and not, for longer than the consistency horizon.
+async fn never_gone(cx: &Context, machines: &[Instance]) -> Verdict {
+    let ids = machines.iter().map(|machine| by_id(&machine.provider_id));
+    let refs: Vec<InstanceRef> = ids.chain(machines.iter().map(|machine| by_name(&machine.name))).collect();
+    let time = cx.consistency().saturating_add(LONGER);
+    let end = Instant::now() + time;
+    let cluster = cx.cluster();
+    let (refs, cluster) = (&refs, &cluster);
+    cx.until(time.saturating_mul(10), "answers come in time", || async move {
+        for context in [cluster.live(), cluster.context()] {
+            is_gone_for_nobody(cx, context, refs.clone()).await?;
+        }
+        Ok((Instant::now() >= end).then_some(()))
+    })
+    .await
+}
+
+async fn is_gone_for_nobody(cx: &Context, context: RequestContext, refs: Vec<InstanceRef>) -> Verdict {
+    let count = refs.len();
+    let request = BatchGetInstancesRequest { context: Some(context), refs };
+    match cx.node()?.batch_get_instances(request).await {
+        Err(error) => {
+            let wants = "RESOURCE_GONE is never used for errors of the scope";
+            expect::that(error.reason != Reason::ResourceGone, wants, || error.to_string())
+        }
+        Ok(answer) => {
+            well_formed(&answer, count)?;
+            let gone = answer.results.iter().find(|result| result.existence() == Existence::Gone);
+            expect::that(gone.is_none(), "no instance is GONE without the proof of a direct look-up", || {
+                format!("{gone:?}")
+            })
+        }
+    }
+}
+
+async fn all_exist(cx: &Context, machines: &[Instance]) -> Verdict {
+    let refs = machines.iter().map(|machine| by_id(&machine.provider_id)).collect();
+    for result in ask(cx, cx.cluster().live(), refs).await?.results {
+        existing(result)?;
+    }
+    Ok(())
+}
+
+/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance may not be visible yet, and is not GONE for that reason. Reads lag as
+/// long as `GetInfo` reports, if there is a command for it.
+pub(super) async fn newborn(cx: &Context) -> Verdict {
+    // An instance that can serve as witness.
+    let witnesses = cx.machines(1).await?;
+    all_exist(cx, &witnesses).await?;
+    if cx.lane().hooks.has(Hook::LagReads) {
+        let lag = cx.consistency().as_millis().to_string();
+        cx.undo_by(Hook::LagReads, vec![("MILLISECONDS", "0".to_owned())]);
+        cx.hook(Hook::LagReads, &[("MILLISECONDS", &lag)]).await?;
+    } else {
+        cx.without(Need::Hook(Hook::LagReads));
+    }
+    let name = format!("conformance-{}", cx.cluster().uid("newborn"));
+    let id = cx.hook(Hook::CreateInstances, &[("NAME", &name), ("COUNT", "1")]).await?;
+    let id = id.trim().to_owned();
+    cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", id.clone())]);
+    let witness = witnesses.first().map(|machine| by_id(&machine.provider_id));
+    let refs: Vec<InstanceRef> = witness.into_iter().chain([by_id(&id)]).collect();
+    cx.until(cx.params().timings.converge, "a new instance becomes visible", || async {
+        let answer = ask(cx, cx.cluster().live(), refs.clone()).await?;
+        let newborn = expect::some(answer.results.into_iter().last(), "there are two results")?;
+        let young = matches!(newborn.existence(), Existence::NotVisible | Existence::Exists);
+        let wants = "an instance younger than the consistency horizon that is not visible is NOT_VISIBLE";
+        expect::that(young, wants, || format!("{newborn:?}"))?;
+        Ok((newborn.existence() == Existence::Exists).then_some(()))
+    })
+    .await
+}

@@ -1,0 +1,118 @@
+//! The listing at the beginning of a watch.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cloud_api_proto::v1alpha1::{
+    Instance, Scope, Synced, WatchInstancesRequest, WatchInstancesResponse, watch_instances_response::Event,
+};
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+
+use super::ask::{not_before, wall};
+use crate::{
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+};
+
+/// Maximum items and bytes of one message. Source: common.proto, the rules for every message.
+const ITEMS_MAX: usize = 512;
+const BYTES_MAX: usize = 1024 * 1024;
+/// Time limit for one message.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A watch that stops when synced, read strictly.
+#[derive(Debug, Default)]
+pub(super) struct Strict {
+    scope: Option<Scope>,
+    pub(super) items: Vec<Instance>,
+    synced: Option<Synced>,
+}
+
+/// common.proto, `Synced`: a listing begins with Reset and ends with Synced, whose count and checksum are those of the items; a watch that
+/// stops when synced ends then.
+pub(super) async fn closed(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let asked = wall();
+    let Strict { scope, items, synced } = strictly(cx).await?;
+    let fingerprint = scope.map(|scope| scope.fingerprint);
+    let known = cx.info().scope.as_ref().map(|scope| scope.fingerprint.clone());
+    expect::equal("the Scope in Reset is that of GetInfo", &fingerprint, &known)?;
+    let synced = expect::some(synced, "a listing is closed by Synced")?;
+    expect::that(!synced.token.is_empty(), "Synced has a token", || format!("{synced:?}"))?;
+    not_before("`observed_at` of a live listing is after the request", synced.observed_at, asked)?;
+    holds_all(&items, &machines)
+}
+
+/// Asserts count and checksum of a listing.
+fn sums(items: &[Instance], synced: &Synced) -> Verdict {
+    let keys: BTreeSet<&str> = items.iter().map(|item| item.provider_id.as_str()).collect();
+    expect::equal("an instance is listed once", &keys.len(), &items.len())?;
+    let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
+    expect::equal("`count` is the number of items since Reset", &synced.count, &count)?;
+    let sum = keys.iter().fold(0_u64, |sum, key| {
+        let digest = Sha256::digest(key);
+        sum.wrapping_add(digest.iter().take(8).fold(0, |part, &byte| (part << 8) | u64::from(byte)))
+    });
+    let wants =
+        "`checksum` is the sum of the first eight bytes (big endian) of the SHA-256 of each provider_id";
+    expect::equal(wants, &synced.checksum, &sum)
+}
+
+/// Asserts that a listing has these instances.
+pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
+    let keys: BTreeSet<&str> = items.iter().map(|item| item.provider_id.as_str()).collect();
+    let lost: Vec<&str> =
+        machines.iter().map(|one| one.provider_id.as_str()).filter(|id| !keys.contains(id)).collect();
+    expect::that(lost.is_empty(), "an instance that exists during the whole listing is listed", || {
+        format!("{} of {} are missing: {}", lost.len(), machines.len(), lost.join(", "))
+    })
+}
+
+/// Lists live, and asserts order and size of the messages, count and checksum.
+pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
+    strictly_within(cx, PATIENCE).await
+}
+
+/// The same, with a time limit for each message.
+pub(super) async fn strictly_within(cx: &Context, patience: Duration) -> Result<Strict, Stop> {
+    let request = WatchInstancesRequest {
+        context: Some(cx.cluster().live()),
+        stop_when_synced: true,
+        ..WatchInstancesRequest::default()
+    };
+    let mut watch = cx.node()?.within(patience).watch_instances(request).await?;
+    let first = expect::some(watch.next(patience).await?, "a watch begins with Reset")?;
+    let Some(Event::Reset(reset)) = first.event else {
+        return Err(Stop::failed("a watch begins with Reset", format!("{first:?}")));
+    };
+    let mut listing = Strict { scope: reset.scope, ..Strict::default() };
+    while let Some(message) = watch.next(patience).await? {
+        let open = listing.synced.is_none();
+        expect::that(open, "a watch that stops when synced ends after Synced", || format!("{message:?}"))?;
+        listing.take(message)?;
+    }
+    let synced = expect::some(listing.synced.as_ref(), "a listing is closed by Synced")?;
+    sums(&listing.items, synced)?;
+    Ok(listing)
+}
+
+impl Strict {
+    fn take(&mut self, message: WatchInstancesResponse) -> Verdict {
+        let bytes = message.encoded_len();
+        expect::that(bytes <= BYTES_MAX, "a message holds at most 1 MiB", || format!("{bytes} bytes"))?;
+        match message.event {
+            Some(Event::Reset(reset)) => *self = Self { scope: reset.scope, ..Self::default() },
+            Some(Event::Items(more)) => {
+                let few = (1..=ITEMS_MAX).contains(&more.items.len());
+                expect::that(few, "a message holds 1 to 512 items", || more.items.len().to_string())?;
+                self.items.extend(more.items);
+            }
+            Some(Event::Synced(synced)) => self.synced = Some(synced),
+            other @ (Some(Event::Upsert(_) | Event::Gone(_) | Event::Bookmark(_)) | None) => {
+                return Err(Stop::failed("before Synced there are items only", format!("{other:?}")));
+            }
+        }
+        Ok(())
+    }
+}

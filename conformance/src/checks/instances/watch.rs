@@ -1,0 +1,159 @@
+//! The watch after its listing: changes, bookmarks, and resuming.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cloud_api_proto::v1alpha1::{Bookmark, WatchInstancesRequest, WatchInstancesResponse};
+use tokio::time::Instant;
+
+use crate::{
+    api::{Mirror, Watch},
+    check::{Stop, Verdict},
+    context::Context,
+    expect,
+    hooks::Hook,
+};
+
+/// Maximum interval between Bookmarks: 30 s in the contract, plus tolerance for a busy machine.
+const SILENCE: Duration = Duration::from_secs(35);
+
+/// The state of a watch, updated as a controller does.
+#[derive(Debug)]
+struct Follower {
+    watch: Watch<WatchInstancesResponse>,
+    keys: BTreeSet<String>,
+    /// Whether the listing since the last Reset is complete.
+    synced: bool,
+    /// Events since this watch began.
+    resets: usize,
+    token: String,
+    bookmark: Option<Bookmark>,
+}
+
+impl Follower {
+    /// Begins a watch, or resumes one with the items known before.
+    async fn begin(cx: &Context, token: &str, keys: BTreeSet<String>) -> Result<Self, Stop> {
+        let request = WatchInstancesRequest {
+            context: Some(cx.cluster().context()),
+            resume_token: token.to_owned(),
+            ..WatchInstancesRequest::default()
+        };
+        let watch = cx.node()?.watch_instances(request).await?;
+        let synced = !token.is_empty();
+        Ok(Self { watch, keys, synced, resets: 0, token: token.to_owned(), bookmark: None })
+    }
+
+    /// Applies one event.
+    async fn step(&mut self) -> Verdict {
+        let event = self.watch.event(SILENCE).await?;
+        let begun = self.resets > 0 || self.synced || matches!(event, Mirror::Reset(_));
+        expect::that(begun, "a watch begins with Reset", || format!("{event:?}"))?;
+        let listing = matches!(event, Mirror::Reset(_) | Mirror::Items(_) | Mirror::Synced(_));
+        let wants = "items and Synced come after Reset, changes and Bookmark after Synced";
+        let in_order = matches!(event, Mirror::Reset(_)) || listing != self.synced;
+        expect::that(in_order, wants, || format!("{event:?}"))?;
+        match event {
+            Mirror::Reset(_) => {
+                self.keys.clear();
+                self.synced = false;
+                self.resets = self.resets.saturating_add(1);
+            }
+            Mirror::Items(items) => self.keys.extend(items.into_iter().map(|item| item.provider_id)),
+            Mirror::Synced(synced) => {
+                let count = u64::try_from(self.keys.len()).unwrap_or(u64::MAX);
+                expect::equal("`count` is the number of items since Reset", &synced.count, &count)?;
+                self.synced = true;
+                self.token = synced.token;
+            }
+            Mirror::Upsert(item) => drop(self.keys.insert(item.provider_id)),
+            Mirror::Gone { key, .. } => drop(self.keys.remove(&key)),
+            Mirror::Bookmark(bookmark) => {
+                self.token = bookmark.token.clone();
+                self.bookmark = Some(bookmark);
+            }
+            Mirror::Unknown => {
+                return Err(Stop::failed("each message is an event of the contract", "none"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads events until the listing is complete and a condition holds.
+    async fn until(&mut self, limit: Duration, wants: &str, holds: impl Fn(&Self) -> bool) -> Verdict {
+        let end = Instant::now() + limit;
+        while !(self.synced && holds(self)) {
+            let in_time = Instant::now() < end;
+            expect::that(in_time, wants, || format!("not within {} s", limit.as_secs()))?;
+            self.step().await?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.keys.contains(id)
+    }
+}
+
+/// instance_service.proto, `WatchInstances`: Reset, items, Synced, then changes, with a Bookmark at least every 30 s. A token resumes where
+/// it was issued, without losing events; an invalid token begins with a new listing.
+pub(super) async fn follows(cx: &Context) -> Verdict {
+    let seen = cx.params().timings.drift;
+    let mut watch = Follower::begin(cx, "", BTreeSet::new()).await?;
+    watch.until(seen, "a watch is synced", |_| true).await?;
+    let (token, keys) = (watch.token.clone(), watch.keys.clone());
+    expect::that(!token.is_empty(), "Synced has a token", || "an empty one".to_owned())?;
+    let machines = cx.new_machines(2).await?;
+    let ids: Vec<&str> = machines.iter().map(|one| one.provider_id.as_str()).collect();
+    let (Some(gone), [leaves, stays]) = (machines.first(), ids.as_slice()) else {
+        return Err(Stop::failed("hooks.createInstances creates as many as requested", format!("{ids:?}")));
+    };
+    watch.until(seen, "new instances are reported", |one| one.has(leaves) && one.has(stays)).await?;
+    cx.delete_machine(gone).await?;
+    // With a refresher shared by all watches, the event may arrive sooner.
+    cx.instances().await?;
+    watch.until(seen, "a deleted instance is reported", |one| !one.has(leaves)).await?;
+    watch.bookmark = None;
+    watch.until(seen, "a Bookmark comes at least every 30 s", |one| one.bookmark.is_some()).await?;
+    let bookmark = watch.bookmark.clone().unwrap_or_default();
+    let whole = !bookmark.token.is_empty() && bookmark.observed_at.is_some();
+    expect::that(whole, "a Bookmark has a token and observed_at", || format!("{bookmark:?}"))?;
+    drop(watch);
+    let mut resumed = Follower::begin(cx, &token, keys).await?;
+    let wants = "a resumed watch reports what changed since";
+    resumed.until(seen, wants, |one| one.has(stays) && !one.has(leaves)).await?;
+    drop(resumed);
+    let strange = format!("conformance-{:x}", cx.random());
+    let mut anew = Follower::begin(cx, &strange, BTreeSet::new()).await?;
+    anew.step().await?;
+    expect::equal("a watch with an invalid token begins with Reset", &anew.resets, &1)?;
+    anew.until(seen, "a watch that begins with a new listing is synced", |one| one.has(stays)).await
+}
+
+/// common.proto, `Synced.token`: a watcher that missed events, because the adapter was killed, gets a Reset and a listing, or the events
+/// themselves; its state never stays outdated without notice.
+pub(super) async fn lost(cx: &Context) -> Verdict {
+    let seen = cx.params().timings.drift;
+    let machines = cx.new_machines(2).await?;
+    let [leaves, stays] = machines.as_slice() else {
+        return Err(Stop::failed(
+            "hooks.createInstances creates as many as requested",
+            format!("{machines:?}"),
+        ));
+    };
+    let mut watch = Follower::begin(cx, "", BTreeSet::new()).await?;
+    let both = |one: &Follower| one.has(&leaves.provider_id) && one.has(&stays.provider_id);
+    watch.until(seen, "existing instances are reported", both).await?;
+    let (token, keys) = (watch.token.clone(), watch.keys.clone());
+    drop(watch);
+    cx.process().kill().await?;
+    cx.delete_machine(leaves).await?;
+    let name = format!("conformance-{}", cx.cluster().uid("meanwhile"));
+    let comes = cx.hook(Hook::CreateInstances, &[("NAME", &name), ("COUNT", "1")]).await?;
+    let comes = comes.trim().to_owned();
+    cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", comes.clone())]);
+    cx.process().start().await?;
+    let mut resumed = Follower::begin(cx, &token, keys).await?;
+    let wants = "changes during the absence of the adapter are reported, by Reset and a listing or as events";
+    let right =
+        |one: &Follower| one.has(&comes) && one.has(&stays.provider_id) && !one.has(&leaves.provider_id);
+    resumed.until(seen, wants, right).await
+}

@@ -1,0 +1,32 @@
+//! LIF: how a process starts, reloads its files and ends.
+
+mod config;
+mod connections;
+mod shutdown;
+
+use crate::{
+    check::{Check, Need},
+    hooks::Hook,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::t3("LIF-01", "graceful-shutdown-drains-and-hands-over", |cx| Box::pin(shutdown::graceful(cx)))
+        .section("common.proto, REASON_DRAINING; replicas.md, When the leader changes")
+        .needs(&[
+            Need::Replicas,
+            Need::Proxy,
+            Need::Hook(Hook::StopAdapter),
+            Need::Hook(Hook::StartAdapter),
+            Need::Hook(Hook::CreateInstances),
+            Need::Capability("loadbalancers"),
+        ])
+        .within(120),
+    Check::t1("LIF-02", "max-connection-age-does-not-lose-a-call", |cx| Box::pin(connections::age(cx)))
+        .section("reference/driver.md, Server settings")
+        .needs(&[Need::Secured, Need::Param("timings.connectionAge")])
+        .within(600),
+    Check::t3("LIF-03", "invalid-config-reload-keeps-the-old-one", |cx| Box::pin(config::invalid(cx)))
+        .section("adapter_service.proto, WatchStatusResponse.config_revision")
+        .needs(&[Need::Hook(Hook::BreakConfig), Need::Hook(Hook::MendConfig), Need::Capability("instances")])
+        .within(300),
+];

@@ -1,0 +1,183 @@
+//! LB: load balancers.
+
+mod backend_sets;
+mod changes;
+mod deletion;
+mod ensure;
+mod features;
+mod fences;
+mod owners;
+mod plans;
+mod trouble;
+
+use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, LoadBalancerState};
+
+use crate::{
+    check::{Check, Need, Stop},
+    context::Context,
+    expect,
+    hooks::Hook,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::t1("LB-01", "ensure-reaches-active-and-returns-address", |cx| {
+        Box::pin(ensure::reaches_active(cx))
+    })
+    .section("load_balancer_service.proto, EnsureLoadBalancer")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-02", "repeat-ensure-is-noop-with-zero-vendor-calls", |cx| {
+        Box::pin(ensure::repeat_is_free(cx))
+    })
+    .section("load_balancer_service.proto, EnsureLoadBalancer: nothing to do costs 0 vendor calls")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t3("LB-03", "noop-after-restart-costs-only-listing", |cx| Box::pin(ensure::after_restart(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer, LoadBalancer.applied_hash")
+        .needs(&[
+            Need::Proxy,
+            Need::Param("vendor.lists[load-balancers]"),
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::KillAdapter),
+            Need::Hook(Hook::StartAdapter),
+        ]),
+    Check::t2("LB-04", "identical-concurrent-ensures-join", |cx| Box::pin(ensure::identical_join(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: the same request joins the work under way")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-05", "newer-fence-supersedes-older-work", |cx| Box::pin(fences::newer_supersedes(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer; common.proto, Fence")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .alone(),
+    Check::t2("LB-06", "stale-fence-is-refused-and-writes-nothing", |cx| {
+        Box::pin(fences::stale_is_refused(cx))
+    })
+    .section("common.proto, Fence")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-07", "delete-by-key-without-vendor-id", |cx| Box::pin(deletion::by_key(cx)))
+        .section("load_balancer_service.proto, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-08", "delete-never-created-is-ok", |cx| Box::pin(deletion::of_nothing(cx)))
+        .section("load_balancer_service.proto, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers")]),
+    Check::t2("LB-09", "delete-while-creating-leaves-nothing", |cx| Box::pin(deletion::while_creating(cx)))
+        .section("load_balancer_service.proto, DeleteLoadBalancer")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-10", "recreate-right-after-delete-gets-its-own-lb", |cx| {
+        Box::pin(deletion::and_recreation(cx))
+    })
+    .section("load_balancer_service.proto, LoadBalancerKey, DeleteLoadBalancer")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-11", "two-clusters-same-names-never-touch-each-other", |cx| {
+        Box::pin(owners::of_two_clusters(cx))
+    })
+    .section("load_balancer_service.proto, LoadBalancerKey; common.proto, RequestContext.cluster_id")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-12", "foreign-owned-lb-is-never-modified-or-deleted", |cx| Box::pin(owners::of_others(cx)))
+        .section("load_balancer_service.proto, Adoption, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-13", "adoption-only-when-asked-and-tags-first", |cx| Box::pin(owners::adoption(cx)))
+        .section("load_balancer_service.proto, Adoption")
+        .needs(&[
+            Need::Capability("loadbalancers"),
+            Need::Capability("lb.ownership-tags"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::CreateLoadBalancer),
+            Need::Hook(Hook::DeleteLoadBalancer),
+        ])
+        .optional()
+        .alone(),
+    Check::t1("LB-14", "backend-set-delta-equals-full-upload", |cx| {
+        Box::pin(backend_sets::delta_equals_full(cx))
+    })
+    .section("load_balancer_service.proto, PutBackendSet")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-15", "unknown-backend-set-is-reported-and-recoverable", |cx| {
+        Box::pin(backend_sets::unknown_is_reported(cx))
+    })
+    .section("common.proto, REASON_BACKEND_SET_UNKNOWN; load_balancer_service.proto, BackendDelta.base_id")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-16", "member-change-does-not-touch-listeners", |cx| Box::pin(changes::members(cx)))
+        .section("load_balancer_service.proto, LoadBalancer.applied_hash")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-17", "port-change-keeps-address", |cx| Box::pin(changes::ports(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer; adapter_service.proto, Capability")
+        .needs(&[
+            Need::Capability("loadbalancers"),
+            Need::Capability("lb.in-place-update"),
+            Need::Hook(Hook::CreateInstances),
+        ])
+        .optional(),
+    Check::t1("LB-18", "immutable-change-follows-recreate-policy", |cx| Box::pin(changes::immutable(cx)))
+        .section("load_balancer_service.proto, Recreate; common.proto, REASON_IMMUTABLE_FIELD")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .optional(),
+    Check::t2("LB-19", "class-or-name-change-leaves-no-orphan", |cx| Box::pin(changes::names(cx)))
+        .section("load_balancer_service.proto, LoadBalancerKey; common.proto, Owner")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .shared(),
+    Check::t2("LB-20", "vendor-error-state-is-reported-and-deletable", |cx| {
+        Box::pin(trouble::vendor_error(cx))
+    })
+    .section("load_balancer_service.proto, LOAD_BALANCER_STATE_ERROR, Recreate, DeleteLoadBalancer")
+    .needs(&[
+        Need::Proxy,
+        Need::Capability("loadbalancers"),
+        Need::Hook(Hook::CreateInstances),
+        Need::Hook(Hook::BreakLoadBalancer),
+    ])
+    .shared(),
+    Check::t2("LB-21", "conflict-409-while-pending-is-waited-for", |cx| Box::pin(trouble::busy(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: repeat it until the state is ACTIVE")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .optional(),
+    Check::t2("LB-22", "list-shows-partial-and-orphaned-owned-objects", |cx| Box::pin(trouble::partial(cx)))
+        .section("load_balancer_service.proto, WatchLoadBalancers: orphans and half-built ones included")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-23", "manual-drift-is-repaired-within-drift-period", |cx| Box::pin(trouble::drift(cx)))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: converges to the desired state")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::DriftLoadBalancer),
+        ])
+        .within(600),
+    Check::t3("LB-24", "hash-version-bump-causes-no-writes", |cx| Box::pin(plans::hash_version(cx)))
+        .section("load_balancer_service.proto, LoadBalancer.applied_hash")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::KillAdapter),
+            Need::Hook(Hook::StartAdapterWithNextHash),
+        ]),
+    Check::t2("LB-25", "dry-run-writes-nothing-and-predicts-calls-within-20-percent", |cx| {
+        Box::pin(plans::dry_run(cx))
+    })
+    .section("load_balancer_service.proto, EnsureLoadBalancerRequest.dry_run; common.proto, PlannedStep")
+    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+    .optional(),
+    Check::t1("LB-26", "dual-stack-udp-proxy-source-ranges-affinity-roundtrip", |cx| {
+        Box::pin(features::round_trip(cx))
+    })
+    .section("load_balancer_service.proto, LoadBalancerSpec; adapter_service.proto, Capability")
+    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+    .optional(),
+];
+
+/// The keys of the load balancers of the check's cluster, listed fresh, in order; asserts that each is ACTIVE.
+async fn keys(cx: &Context) -> Result<Vec<LoadBalancerKey>, Stop> {
+    let items = cx.load_balancers(&cx.cluster()).await?.items;
+    let active = items.iter().all(|one| one.state() == LoadBalancerState::Active);
+    expect::that(active, "a load balancer that converged and was not changed is listed as ACTIVE", || {
+        format!("{items:?}")
+    })?;
+    let mut keys: Vec<_> = items.into_iter().filter_map(|one| one.key).collect();
+    keys.sort_by(|one, other| one.owner_uid.cmp(&other.owner_uid));
+    Ok(keys)
+}
+
+/// The vendor ID of the load balancer itself.
+fn vendor_id(answer: &EnsureLoadBalancerResponse) -> Result<&str, Stop> {
+    let id = answer.vendor_ids.as_ref().and_then(|parts| parts.ids.get("loadbalancer"));
+    expect::some(id.map(String::as_str), "vendor_ids has `loadbalancer`")
+}

@@ -1,0 +1,165 @@
+//! Load balancers that are in ERROR, changed by hand, busy or incomplete.
+
+use std::time::Duration;
+
+use cloud_api_proto::v1alpha1::{
+    EnsureLoadBalancerResponse, LoadBalancerState, Recreate, WatchLoadBalancersRequest,
+};
+use tokio::time::Instant;
+
+use super::{changes::only, keys, vendor_id};
+use crate::{
+    check::{Stop, Verdict},
+    cluster::{Balancer, tcp},
+    context::Context,
+    expect,
+    hooks::Hook,
+    proxy::{Action, Rule},
+};
+
+/// Time within which an adapter makes its next write.
+const NEXT_WRITE: Duration = Duration::from_secs(30);
+/// Number of writes that the vendor refuses with a conflict.
+const CONFLICTS: u64 = 2;
+
+/// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: a load balancer in the vendor's error state is answered and listed as ERROR,
+/// with a condition; it is recreated only with permission, and can be deleted.
+pub(super) async fn vendor_error(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").backends(&machines);
+    let first = cx.converge(&web).await?;
+    let broken = broken(cx, &web, vendor_id(&first)?).await?;
+    expect::equal("an ERROR has no retry delay", &broken.retry_after, &None)?;
+    let told = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
+    expect::that(told, "a condition explains why it is not in the desired state", || format!("{broken:?}"))?;
+    let listed = only(cx).await?;
+    expect::equal("the listing shows ERROR", &listed.state(), &LoadBalancerState::Error)?;
+    expect::equal("without permission it stays", &listed.vendor_id.as_str(), &vendor_id(&first)?)?;
+
+    let mut anew = web.clone().fence(cx.cluster().fence());
+    anew.request.set_recreate(Recreate::IfError);
+    let second = cx.converge(&anew).await?;
+    let other = vendor_id(&second)? != vendor_id(&first)?;
+    expect::that(other, "with permission it is recreated", || format!("{second:?}"))?;
+    expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![web.key()])?;
+
+    let last = web.fence(cx.cluster().fence());
+    self::broken(cx, &last, vendor_id(&second)?).await?;
+    cx.remove(&last).await?;
+    let left = cx.load_balancers(&cx.cluster()).await?.items;
+    expect::that(left.is_empty(), "a load balancer in ERROR can be deleted", || format!("{left:?}"))
+}
+
+/// Breaks a load balancer, and repeats a live Ensure until it shows the error.
+async fn broken(cx: &Context, web: &Balancer, id: &str) -> Result<EnsureLoadBalancerResponse, Stop> {
+    cx.hook(Hook::BreakLoadBalancer, &[("VENDOR_ID", id)]).await?;
+    let mut live = web.clone();
+    live.request.context = Some(cx.cluster().live());
+    let wants = "a load balancer in the vendor's error state is answered with ERROR";
+    let look = || async {
+        let answer = cx.ensure(&live).await??;
+        Ok((answer.state() == LoadBalancerState::Error).then_some(answer))
+    };
+    cx.until(cx.params().timings.converge, wants, look).await
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a vendor that answers with a conflict because its last change is in progress is not
+/// an error: the answer is PENDING.
+pub(super) async fn busy(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    cx.converge(&web).await?;
+    let refused = cx.proxy()?.inject(Rule::writes().next(CONFLICTS), Action::Answer(409));
+    let more = web.fence(cx.cluster().fence()).listeners([tcp(80), tcp(443), tcp(8443)]);
+    let end = Instant::now() + cx.params().timings.converge;
+    loop {
+        let answer = cx.ensure(&more).await??;
+        if answer.state() == LoadBalancerState::Active {
+            break;
+        }
+        expect::equal(
+            "a load balancer that is not ready is PENDING",
+            &answer.state(),
+            &LoadBalancerState::Pending,
+        )?;
+        let pause = expect::some(answer.retry_after, "PENDING has a retry delay (retry_after)")?;
+        expect::that(Instant::now() < end, "it becomes ACTIVE", || format!("{answer:?}"))?;
+        tokio::time::sleep(pause.try_into().unwrap_or_default()).await;
+    }
+    let tried = refused.fired() == CONFLICTS;
+    let wants = "another listener is a write, which is repeated after a conflict";
+    expect::that(tried, wants, || format!("{} of {CONFLICTS} conflicts were answered", refused.fired()))?;
+    let there = only(cx).await?.listeners;
+    let wanted = ["tcp/443", "tcp/80", "tcp/8443"].map(str::to_owned).to_vec();
+    expect::equal("the change is complete", &there, &wanted)
+}
+
+/// load_balancer_service.proto, `WatchLoadBalancers`: incomplete load balancers, and those that are no longer requested, are listed with
+/// key, owner and vendor IDs, so that the caller can delete them.
+pub(super) async fn partial(cx: &Context) -> Verdict {
+    let machines = cx.machines(1).await?;
+    let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    cx.put(&web).await?;
+    let held = cx.proxy()?.inject(Rule::writes().from(2), Action::HoldBefore);
+    let answer = cx.service()?.ensure_load_balancer(web.request.clone()).await?;
+    expect::equal("an incomplete load balancer is PENDING", &answer.state(), &LoadBalancerState::Pending)?;
+    held.reached(NEXT_WRITE).await?;
+    let half = only(cx).await?;
+    let state = half.state();
+    let unfinished = state != LoadBalancerState::Active || half.applied_hash.is_empty();
+    let wants = "an incomplete load balancer is not listed as complete: it has no applied hash";
+    expect::that(unfinished, wants, || format!("{half:?}"))?;
+    expect::equal("its key is listed from the first write on", &half.key, &Some(web.key()))?;
+    expect::equal("its owner is listed from the first write on", &half.owner, &web.request.owner)?;
+    held.release();
+    drop(held);
+    // The request is not repeated, so the load balancer is an orphan; the adapter finishes the work in progress.
+    let wants = "work in progress belongs to the adapter, and continues without the caller";
+    let look = || async {
+        let listed = only(cx).await?;
+        let done = listed.state() == LoadBalancerState::Active && !listed.applied_hash.is_empty();
+        Ok(done.then_some(listed))
+    };
+    let orphan = cx.until(cx.params().timings.converge, wants, look).await?;
+    expect::equal("an orphan has its key", &orphan.key, &Some(web.key()))?;
+    expect::equal("an orphan has its owner", &orphan.owner, &web.request.owner)?;
+    let ids = orphan.vendor_ids.unwrap_or_default().ids;
+    let id = ids.get("loadbalancer").map(String::as_str);
+    expect::equal("vendor_ids has its ID as `loadbalancer`", &id, &Some(orphan.vendor_id.as_str()))
+}
+
+/// load_balancer_service.proto, `EnsureLoadBalancer`: if the request is repeated, a change by hand is corrected within the drift period;
+/// then there is nothing to do again. The adapter must notice the change by itself: the check watches, as controllers do, and makes no live
+/// request.
+pub(super) async fn drift(cx: &Context) -> Verdict {
+    let machines = cx.machines(2).await?;
+    let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
+    let answer = cx.converge(&web).await?;
+    let before = only(cx).await?;
+    let watched = WatchLoadBalancersRequest { context: Some(cx.cluster().context()), ..Default::default() };
+    let mut mirror = cx.service()?.watch_load_balancers(watched).await?;
+    mirror.listing(cx.params().timings.ready).await?;
+    cx.hook(Hook::DriftLoadBalancer, &[("VENDOR_ID", vendor_id(&answer)?)]).await?;
+    let mark = cx.proxy()?.mark();
+    let wants = "a change by hand is corrected within the drift period";
+    let look = || async {
+        cx.converge(&web).await?;
+        Ok((!cx.proxy()?.since(mark).writes().is_empty()).then_some(()))
+    };
+    cx.until(cx.params().timings.drift, wants, look).await?;
+    drop(mirror);
+    let repaired = only(cx).await?;
+    expect::equal("the correction restores all listeners", &repaired.listeners, &before.listeners)?;
+    expect::equal("the correction restores all backends", &repaired.backends, &before.backends)?;
+    expect::equal("the corrected load balancer is ACTIVE", &repaired.state(), &LoadBalancerState::Active)?;
+    expect::equal(
+        "the correction does not recreate the load balancer",
+        &repaired.vendor_id,
+        &before.vendor_id,
+    )?;
+    expect::equal("the correction keeps the addresses", &repaired.addresses, &before.addresses)?;
+    let mark = cx.proxy()?.mark();
+    cx.converge(&web).await?;
+    let writes = cx.proxy()?.since(mark).writes();
+    expect::that(writes.is_empty(), "the corrected load balancer is not written again", || writes.to_string())
+}

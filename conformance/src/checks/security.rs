@@ -1,0 +1,72 @@
+//! SEC: callers and secrets.
+
+mod callers;
+mod roles;
+mod rotation;
+mod secrets;
+
+use crate::{
+    check::{Check, Need},
+    hooks::Hook,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::t1("SEC-01", "no-identity-is-refused-and-probe-port-serves-no-api", |cx| {
+        Box::pin(callers::no_identity(cx))
+    })
+    .section("common.proto, REASON_CALLER_UNAUTHENTICATED; reference/driver.md, Callers and roles")
+    .needs(&[Need::Secured]),
+    Check::t1("SEC-02", "each-role-reaches-only-its-service", |cx| Box::pin(roles::matrix(cx)))
+        .section("common.proto, REASON_CALLER_FORBIDDEN; reference/driver.md, Callers and roles")
+        .needs(&[Need::Secured]),
+    Check::t3("SEC-03", "credentials-rotate-under-load-without-failed-rpc", |cx| {
+        Box::pin(rotation::credentials(cx))
+    })
+    .section("security.md, Rotation")
+    .needs(&[
+        Need::Hook(Hook::RotateCredentials),
+        Need::Hook(Hook::RevokeCredentials),
+        Need::Hook(Hook::CreateInstances),
+        Need::Capability("instances"),
+        Need::Capability("loadbalancers"),
+    ])
+    .within(300),
+    Check::t3("SEC-04", "server-certificate-and-tokens-rotate-without-failed-rpc", |cx| {
+        Box::pin(rotation::certificates_and_tokens(cx))
+    })
+    .section("security.md, Rotation")
+    .needs(&[Need::Secured, Need::Hook(Hook::RotateServerCertificate), Need::Hook(Hook::RotateTokens)])
+    .within(300),
+    Check::t2("SEC-05", "secrets-never-in-answers-logs-metrics", |cx| Box::pin(secrets::canary(cx)))
+        .section("common.proto, Scope.endpoint; reference/driver.md, Callers and roles")
+        .needs(&[
+            Need::Proxy,
+            Need::Param("samples.canary"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Capability("instances"),
+            Need::Capability("loadbalancers"),
+        ]),
+];
+
+/// Every method of the contract.
+const METHODS: [&str; 10] = [
+    "/cloudadapter.v1alpha1.AdapterService/GetInfo",
+    "/cloudadapter.v1alpha1.AdapterService/WatchStatus",
+    "/cloudadapter.v1alpha1.InstanceService/WatchInstances",
+    "/cloudadapter.v1alpha1.InstanceService/BatchGetInstances",
+    "/cloudadapter.v1alpha1.LoadBalancerService/WatchLoadBalancers",
+    "/cloudadapter.v1alpha1.LoadBalancerService/PutBackendSet",
+    "/cloudadapter.v1alpha1.LoadBalancerService/EnsureLoadBalancer",
+    "/cloudadapter.v1alpha1.LoadBalancerService/DeleteLoadBalancer",
+    "/cloudadapter.v1alpha1.RouteService/WatchRoutes",
+    "/cloudadapter.v1alpha1.RouteService/ApplyRoutes",
+];
+/// The methods that every role may call.
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
+/// A service that does not exist.
+const NOWHERE: &str = "/conformance.v1.NoSuchService/Call";
+
+/// Bytes that are not a valid message: a caller without permission is refused before they are decoded.
+fn garbage() -> Vec<u8> {
+    vec![0xFF; 8]
+}

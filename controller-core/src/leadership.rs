@@ -1,0 +1,11 @@
+//! Which shards of the work this process holds, and for how long: Leases, terms and the permission to write.
+
+mod election;
+mod shards;
+mod term;
+
+pub(crate) use self::election::{Candidate, host};
+pub use self::{
+    shards::{Gains, Holdings, Shards, Share, Turn},
+    term::Term,
+};

@@ -1,0 +1,64 @@
+//! This process as a candidate for Leases: which Leases, under which identity, through a client of its own.
+//!
+//! The candidate's requests bypass both the guard against writes outside of a term and the rate limit: what keeps the term must not wait
+//! for what needs the term.
+
+use anyhow::Context as _;
+use cloud_lease::{Seat, ShardElector};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::Term;
+use crate::{Clock, config::Election};
+
+/// A candidate that sends no request until it runs.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    elector: ShardElector,
+    /// The terms that it may get, one per shard.
+    pub(crate) terms: Vec<Term>,
+}
+
+impl Candidate {
+    /// # Errors
+    /// The host name cannot be used in a Lease.
+    pub(crate) fn new(
+        controller: &str,
+        election: &Election,
+        client: Client,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
+        let now = clock.now();
+        // Differs between processes, even on the same host.
+        let identity = format!("{}_{:x}-{:x}", host(), now.as_nanosecond(), std::process::id());
+        let settings = election.settings(controller, identity);
+        let (namespace, duration) = (settings.namespace.clone(), settings.timing.duration);
+        let identity = settings.identity.clone();
+        let elector = ShardElector::new(client, settings, election.shards, now);
+        let (elector, seats) = elector.context("leader election")?;
+        let term = |seat: Seat| {
+            let about = ObjectReference {
+                api_version: Some("coordination.k8s.io/v1".to_owned()),
+                kind: Some("Lease".to_owned()),
+                namespace: Some(namespace.clone()),
+                name: Some(seat.lease().to_owned()),
+                ..ObjectReference::default()
+            };
+            Term::of_candidate(seat, about, identity.clone(), duration)
+        };
+        Ok(Self { elector, terms: seats.into_iter().map(term).collect() })
+    }
+
+    /// Takes part until the process is to stop, then releases the Leases of shards without work in progress, and at `release` the rest.
+    pub(crate) async fn run(self, leaving: CancellationToken, release: CancellationToken) {
+        self.elector.run(leaving, release).await;
+    }
+}
+
+/// The host name of this process; in a pod, the pod's name.
+pub(crate) fn host() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
+}

@@ -1,0 +1,365 @@
+//! The shards that the work of a controller is split into, and which of them this process holds.
+//!
+//! An object belongs to the shard that its UID hashes to, and each shard has its own Lease. All replicas mirror everything; work on an
+//! object begins with [`Shards::enter`], which fails if another replica holds the shard. Every write of a piece of work is checked against
+//! the term in which the work began, wherever the write is made: see [`Turn::run`].
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use cloud_api_proto::v1alpha1::Fence;
+use cloud_lease::Visit;
+use futures::future::select_all;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio_util::sync::CancellationToken;
+
+use super::Term;
+use crate::Again;
+
+tokio::task_local! {
+    static HERE: Turn;
+}
+
+/// All shards. Cloning gives another handle.
+#[derive(Clone, Debug)]
+pub struct Shards(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    controller: &'static str,
+    /// By number, at least one.
+    terms: Vec<Term>,
+    /// For fences: later requests get a greater sequence number.
+    sequence: AtomicU64,
+    /// Cancelled when the process is to stop.
+    stop: OnceLock<CancellationToken>,
+}
+
+/// A piece of work in one shard. The shard is not released while it lasts, but it may be lost.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    shards: Shards,
+    shard: usize,
+    /// The term since which no other process has held the shard.
+    since: u64,
+    /// `None`: there is only one process, and its term does not end.
+    visit: Option<Visit>,
+}
+
+impl Shards {
+    /// One term per shard.
+    pub(crate) fn new(controller: &'static str, terms: Vec<Term>) -> Self {
+        debug_assert!(!terms.is_empty(), "no shard could be held");
+        Self(Arc::new(Inner { controller, terms, sequence: AtomicU64::new(0), stop: OnceLock::new() }))
+    }
+
+    /// Sets the token that makes this process release its shards.
+    pub(crate) fn ends_by(&self, stop: &CancellationToken) {
+        // The process sets this only once.
+        let _told = self.0.stop.set(stop.clone());
+    }
+
+    /// Number of shards, of all replicas together.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.terms.len()
+    }
+
+    /// Number of shards that this process holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.0.terms.iter().filter(|term| term.held().is_some()).count()
+    }
+
+    /// The term since which no other process has held this shard. `None`: this process does not hold it.
+    #[must_use]
+    pub fn since(&self, shard: usize) -> Option<u64> {
+        self.term(shard)?.held().map(|(_epoch, since)| since)
+    }
+
+    /// The number of the shard that an object belongs to.
+    #[must_use]
+    pub fn of(&self, uid: &str) -> usize {
+        let count = u64::try_from(self.count()).unwrap_or(u64::MAX);
+        usize::try_from(fnv1a(uid.as_bytes()) % count).unwrap_or_default()
+    }
+
+    /// Whether this process holds the shard of an object, as far as it knows.
+    #[must_use]
+    pub fn has(&self, uid: &str) -> bool {
+        self.term(self.of(uid)).is_some_and(|term| term.held().is_some())
+    }
+
+    /// Begins work on an object.
+    ///
+    /// # Errors
+    /// When to try again: another replica holds the shard, or this process cannot rely on it at the moment.
+    pub fn enter(&self, uid: &str) -> Result<Turn, Again> {
+        self.enter_shard(self.of(uid))
+    }
+
+    /// Begins work in all shards that this process holds.
+    #[must_use]
+    pub fn enter_all(&self) -> Vec<Turn> {
+        (0..self.count()).filter_map(|shard| self.enter_shard(shard).ok()).collect()
+    }
+
+    /// Begins work in the only shard, which is not released before the turn is dropped. `None` if there are several shards.
+    pub(crate) fn enter_alone(&self) -> Option<Turn> {
+        if self.count() > 1 { None } else { self.enter_shard(0).ok() }
+    }
+
+    fn enter_shard(&self, shard: usize) -> Result<Turn, Again> {
+        let term = self.term(shard).ok_or(Again::Done)?;
+        let visit = term.enter()?;
+        let (_epoch, since) = term.held().ok_or(Again::Done)?;
+        Ok(Turn { shards: self.clone(), shard, since, visit })
+    }
+
+    /// Reports shards that this process gets from now on.
+    #[must_use]
+    pub fn gains(&self) -> Gains {
+        let seen = self.0.terms.iter().map(Term::held).collect();
+        Gains { shards: self.clone(), seen }
+    }
+
+    /// The object for Events that concern the whole cluster and no Node or Service: the Lease of the first shard that this process holds,
+    /// or the namespace kube-system of a process without an election. Call it for each Event.
+    #[must_use]
+    pub fn regarding(&self) -> ObjectReference {
+        let held = self.0.terms.iter().find(|term| term.held().is_some());
+        held.or(self.0.terms.first()).map(Term::regarding).unwrap_or_default()
+    }
+
+    /// The Lease that represents all shards: that of the first one. `None`: election is disabled.
+    pub(crate) fn lease(&self) -> Option<ObjectReference> {
+        self.0.terms.first().filter(|term| term.is_elected()).map(Term::regarding)
+    }
+
+    /// Whether the caller may write now: within a turn, if its term still runs; outside of turns, if this process holds any shard.
+    pub(crate) fn may_write(&self) -> bool {
+        HERE.try_with(Turn::is_valid).unwrap_or_else(|_outside| self.is_running())
+    }
+
+    /// Whether Events may be written now. A process that stops has already released the shards that its last Events are about.
+    pub(crate) fn may_tell(&self) -> bool {
+        self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// A fence for the current turn, which orders its requests after all earlier ones, including those of earlier holders of the shard.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        HERE.try_with(Turn::fence).unwrap_or_else(|_outside| {
+            let visit = None;
+            Turn { shards: self.clone(), shard: 0, since: 0, visit }.fence()
+        })
+    }
+
+    /// The epoch of writes made here and now. 0: no writes are allowed.
+    pub(crate) fn epoch(&self) -> u64 {
+        HERE.try_with(Turn::epoch).unwrap_or_else(|_outside| match self.0.terms.as_slice() {
+            [only] => only.epoch(),
+            _several => 0,
+        })
+    }
+
+    /// Whether this process may write at all.
+    pub(crate) fn is_running(&self) -> bool {
+        self.0.terms.iter().any(Term::is_running)
+    }
+
+    pub(crate) fn terms(&self) -> &[Term] {
+        &self.0.terms
+    }
+
+    fn term(&self, shard: usize) -> Option<&Term> {
+        self.0.terms.get(shard)
+    }
+
+    /// Waits until this process holds a shard.
+    pub(crate) async fn begin(&self) {
+        select_all(self.0.terms.iter().map(|term| Box::pin(term.begins()))).await;
+    }
+
+    /// With a single shard, waits until its term has begun and another process may have written since; then this process has to end. With
+    /// several shards, never returns, because each may come and go.
+    pub(crate) async fn is_lost(&self) -> anyhow::Error {
+        match self.0.terms.as_slice() {
+            [only] => only.is_lost().await,
+            _several => std::future::pending().await,
+        }
+    }
+
+    /// A standby is ready if it knows the holder of at least one Lease. It does not need all: replicas with fewer shards leave the other
+    /// Leases without holder.
+    ///
+    /// # Errors
+    /// The text for `/readyz`.
+    pub(crate) fn standby_readiness(&self) -> Result<(), String> {
+        let standings = self.0.terms.iter().map(Term::standby_readiness);
+        standings.reduce(Result::or).unwrap_or(Ok(()))
+    }
+
+    /// A working replica is ready if it may write, or if it knows that others work.
+    ///
+    /// # Errors
+    /// The text for `/readyz`.
+    pub(crate) fn readiness(&self) -> Result<(), String> {
+        match self.0.terms.as_slice() {
+            [only] => only.readiness(),
+            several if several.iter().any(|term| term.held().is_some()) => {
+                let ours = several.iter().filter(|term| term.held().is_some());
+                ours.map(Term::readiness).find(Result::is_err).unwrap_or(Ok(()))
+            }
+            _others => self.standby_readiness(),
+        }
+    }
+
+    /// # Errors
+    /// The text for `/livez`.
+    pub(crate) fn liveness(&self) -> Result<(), String> {
+        self.0.terms.iter().try_for_each(Term::liveness)
+    }
+}
+
+impl Turn {
+    /// The number of the turn's shard.
+    #[must_use]
+    pub fn shard(&self) -> usize {
+        self.shard
+    }
+
+    /// The first of the terms in which this process has held the shard without interruption. If it differs from an earlier turn's, another
+    /// replica may have worked in the shard, and what is remembered about it is invalid.
+    #[must_use]
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Whether an object belongs to the turn's shard.
+    #[must_use]
+    pub fn is_for(&self, uid: &str) -> bool {
+        self.shards.of(uid) == self.shard
+    }
+
+    /// Whether the term in which the turn began still runs.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.visit.as_ref().is_none_or(Visit::is_valid)
+    }
+
+    /// The epoch of the turn's term. 0: the term has ended.
+    fn epoch(&self) -> u64 {
+        match (&self.visit, self.shards.term(self.shard)) {
+            (Some(visit), _) => visit.epoch(),
+            (None, Some(term)) => term.epoch(),
+            (None, None) => 0,
+        }
+    }
+
+    /// Runs the work: everything that it writes, to the cluster or to the cloud, is written in the term in which the turn began or not at
+    /// all.
+    ///
+    /// This holds for the task that the work runs in, not for tasks that it spawns.
+    pub async fn run<F: Future>(&self, work: F) -> F::Output {
+        HERE.scope(self.clone(), work).await
+    }
+
+    fn fence(&self) -> Fence {
+        let Inner { controller, sequence, .. } = self.shards.0.as_ref();
+        Fence {
+            scope: format!("{controller}/{}", self.shard),
+            epoch: self.epoch(),
+            sequence: sequence.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+/// How the shards of a process have changed since the last check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// They are the same, or there are none, which may be temporary.
+    Same,
+    /// There are fewer, or some came back that no other process has held in between.
+    Other,
+    /// There are some in which another replica may have worked before.
+    Anew,
+}
+
+/// Remembers which shards a process has held, also across losses, for limits that apply per process and not per object.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// For each shard that this process has held: the term since which no other process had held it.
+    since: BTreeMap<usize, u64>,
+    held: usize,
+}
+
+impl Holdings {
+    /// Compares the current shards with those of the last call.
+    pub fn look(&mut self, shards: &Shards) -> Share {
+        let terms = shards.terms().iter().enumerate();
+        let now: BTreeMap<usize, u64> =
+            terms.filter_map(|(shard, term)| Some((shard, term.held()?.1))).collect();
+        if now.is_empty() {
+            return Share::Same;
+        }
+        let anew = now.iter().any(|(shard, since)| self.since.get(shard) != Some(since));
+        let other = now.len() != self.held;
+        self.held = now.len();
+        self.since.extend(now);
+        match (anew, other) {
+            (true, _) => Share::Anew,
+            (false, true) => Share::Other,
+            (false, false) => Share::Same,
+        }
+    }
+}
+
+/// The shards that a process gets, one after the other.
+#[derive(Debug)]
+pub struct Gains {
+    shards: Shards,
+    /// The term of each shard at the last check.
+    seen: Vec<Option<(u64, u64)>>,
+}
+
+impl Gains {
+    /// Waits for the next shards and returns their numbers, including those that this process held a moment ago. Cancel-safe.
+    pub async fn next(&mut self) -> Vec<usize> {
+        loop {
+            // Subscribe before the check, so that no change in between is missed.
+            let changes: Vec<_> = self.shards.terms().iter().map(|term| Box::pin(term.changes())).collect();
+            let gains = self.look();
+            if !gains.is_empty() {
+                return gains;
+            }
+            select_all(changes).await;
+        }
+    }
+
+    fn look(&mut self) -> Vec<usize> {
+        let now: Vec<_> = self.shards.terms().iter().map(Term::held).collect();
+        let pairs = self.seen.iter().zip(&now).enumerate();
+        let gains =
+            pairs.filter(|(_, (seen, now))| now.is_some() && seen != now).map(|(shard, _)| shard).collect();
+        self.seen = now;
+        gains
+    }
+}
+
+/// Must not differ between versions of this program or between replicas. Source: the Internet draft draft-eastlake-fnv, FNV-1a with 64
+/// bits.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests;

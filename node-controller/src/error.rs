@@ -1,0 +1,50 @@
+//! Step 4: the errors: which are retried, when, and which are reported as Events.
+
+use controller_core::{Again, kube_api};
+
+/// The step that failed. The cause is its source and not part of the text.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot write addresses")]
+    Addresses { source: kube_api::Error },
+    #[error("cannot write labels")]
+    Labels { source: kube_api::Error },
+    #[error("cannot write provider ID, labels and taints")]
+    Initialise { source: kube_api::Error },
+    #[error("cannot build the patch")]
+    Patch { source: serde_json::Error },
+}
+
+impl Error {
+    /// When to reconcile the node again.
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {
+                // If the node is gone, the watch reports it. Any other error may pass; a newer version of the node wakes this key earlier.
+                if source.is_not_found() { Again::OnChange } else { Again::Backoff }
+            }
+            Self::Patch { .. } => Again::OnChange,
+        }
+    }
+
+    /// Whether another client wrote first, which is harmless.
+    pub(crate) fn is_stale(&self) -> bool {
+        match self {
+            Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {
+                source.is_stale()
+            }
+            Self::Patch { .. } => false,
+        }
+    }
+
+    /// Whether the API server refused the write in a way that is worth an Event: not a conflict, and not throttling.
+    pub(crate) fn refused(&self) -> bool {
+        match self {
+            Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {
+                let refusal = |status: u16| (400..500).contains(&status) && !matches!(status, 404 | 429);
+                source.status().is_some_and(refusal) && !source.is_stale()
+            }
+            Self::Patch { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The attempts for each route, and when they may be retried. Time is an argument.
+//!
+//! Entries that the last plan does not contain are dropped, so the size is bounded by the plan. Only an identical action is delayed: a
+//! route with a new next hop is created at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cloud_api_proto::Reason;
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use crate::plan::claims::Standing;
+use crate::plan::route::NextHop;
+use crate::plan::{Lay, Plan, Removal};
+
+/// Delay of the first retry of a failed route; it doubles with each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Longest delay of a retry, whatever the reason: about a reconciliation period.
+const LAST_RETRY: Duration = Duration::from_mins(5);
+/// How long the cache may take to show a completed action before it is repeated. It doubles as well, so that a route which becomes a black
+/// hole again and again is not replaced in a tight loop.
+const FIRST_SIGHT: Duration = Duration::from_secs(15);
+
+/// The outcome for one route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done, or nothing was to be done.
+    Done,
+    /// In progress.
+    Pending { again: Option<Duration> },
+    /// Failed. Retried after `again`, else with backoff.
+    Failed { reason: Reason, why: String, again: Option<Duration> },
+    /// Refused. An early retry would not help.
+    Refused { reason: Reason, why: String },
+}
+
+/// The attempts for all routes.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    entries: BTreeMap<Act, Attempt>,
+}
+
+/// An action; equal only if all fields are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Act {
+    Lay { node_uid: String, to: IpNet, via: NextHop },
+    Remove(Removal),
+}
+
+#[derive(Debug)]
+struct Attempt {
+    /// Number of attempts in a row.
+    n_tries: u32,
+    not_before: Instant,
+    outcome: Outcome,
+    /// Duration of the attempt.
+    took: Duration,
+}
+
+/// The last attempt to create a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Try {
+    /// Number of attempts in a row.
+    pub(crate) n_tries: u32,
+    /// Time of the next attempt.
+    pub(crate) not_before: Instant,
+    /// Reason, error and duration if it failed.
+    pub(crate) failed: Option<(Reason, String, Duration)>,
+}
+
+impl Outcome {
+    const fn standing(&self) -> Standing {
+        match self {
+            Self::Done => Standing::Ready,
+            Self::Pending { .. } => Standing::Open,
+            Self::Failed { .. } | Self::Refused { .. } => Standing::Failed,
+        }
+    }
+
+    fn delay(&self, n_tries: u32) -> Duration {
+        let doubled = |first: Duration| {
+            first.saturating_mul(2_u32.saturating_pow(n_tries.saturating_sub(1))).min(LAST_RETRY)
+        };
+        match self {
+            Self::Done => doubled(FIRST_SIGHT),
+            Self::Pending { again } => again.unwrap_or_else(|| doubled(FIRST_RETRY)).max(FIRST_RETRY),
+            // The longer delay wins: the adapter's applies to one attempt, the backoff counts all of them.
+            Self::Failed { again, .. } => doubled(FIRST_RETRY).max(again.unwrap_or_default()),
+            Self::Refused { .. } => LAST_RETRY,
+        }
+    }
+}
+
+impl Attempts {
+    /// Forgets actions that the plan does not contain: they succeeded, or are not needed any more.
+    pub(crate) fn keep(&mut self, plan: &Plan) {
+        let asked: BTreeSet<Act> = plan
+            .lays
+            .iter()
+            .flat_map(|lay| lay.instead_of.iter().cloned().map(Act::Remove).chain([Act::lay(lay)]))
+            .chain(plan.removals.iter().cloned().map(Act::Remove))
+            .collect();
+        self.entries.retain(|act, _| asked.contains(act));
+    }
+
+    /// Returns the actions of the plan that are due: first attempts first, then retries in the order in which they came due, since a pass
+    /// may not get to all of them. Completed removals that the cache still shows are left out of `instead_of`. The other fields of the plan
+    /// are empty.
+    pub(crate) fn due(&self, plan: &Plan, now: Instant) -> Plan {
+        let mut plan = Plan { lays: plan.lays.clone(), removals: plan.removals.clone(), ..Plan::default() };
+        plan.removals.retain(|removal| self.is_due(&Act::Remove(removal.clone()), now));
+        plan.lays.retain_mut(|lay| {
+            lay.instead_of.retain(|removal| !self.is_done(removal, now));
+            self.is_due(&Act::lay(lay), now)
+                && lay.instead_of.iter().all(|removal| self.is_due(&Act::Remove(removal.clone()), now))
+        });
+        // The sort is stable: equal actions keep the order of the plan.
+        plan.lays.sort_by_cached_key(|lay| self.due_since(&Act::lay(lay)));
+        plan.removals.sort_by_cached_key(|removal| self.due_since(&Act::Remove(removal.clone())));
+        plan
+    }
+
+    pub(crate) fn laid(&mut self, lay: &Lay, (outcome, took): (Outcome, Duration), now: Instant) {
+        self.record(Act::lay(lay), (outcome, took), now);
+    }
+
+    pub(crate) fn removed(&mut self, removal: &Removal, outcome: Outcome, now: Instant) {
+        self.record(Act::Remove(removal.clone()), (outcome, Duration::ZERO), now);
+    }
+
+    /// The standing of a route to create, according to the last attempt.
+    pub(crate) fn standing(&self, lay: &Lay) -> Standing {
+        if let Some(attempt) = self.entries.get(&Act::lay(lay)) {
+            return attempt.outcome.standing();
+        }
+        let failed = |removal: &Removal| {
+            let attempt = self.entries.get(&Act::Remove(removal.clone()));
+            attempt.is_some_and(|attempt| attempt.outcome.standing() == Standing::Failed)
+        };
+        if lay.instead_of.iter().any(failed) { Standing::Failed } else { Standing::Open }
+    }
+
+    /// The outcome of the first conflicting route that is not removed. `None`: nothing conflicts.
+    ///
+    /// To be called after the removals were attempted; a removal without an attempt counts as in progress.
+    pub(crate) fn obstacle(&self, lay: &Lay) -> Option<&Outcome> {
+        let outcome = |removal: &Removal| {
+            let attempt = self.entries.get(&Act::Remove(removal.clone()));
+            attempt.map_or(&Outcome::Pending { again: None }, |attempt| &attempt.outcome)
+        };
+        lay.instead_of.iter().map(outcome).find(|outcome| **outcome != Outcome::Done)
+    }
+
+    /// When the next action comes due. `None`: nothing is delayed. Actions that are overdue wait for something else and do not count.
+    pub(crate) fn next(&self, now: Instant) -> Option<Duration> {
+        let later = self.entries.values().map(|attempt| attempt.not_before).filter(|at| *at > now);
+        Some(later.min()?.saturating_duration_since(now))
+    }
+
+    /// The last attempt for the route, or for the first conflicting route that is not removed.
+    pub(crate) fn last(&self, lay: &Lay) -> Option<Try> {
+        let removals = lay.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
+        let acts = removals.chain([Act::lay(lay)]);
+        let tried = acts.filter_map(|act| self.entries.get(&act));
+        let last = tried
+            .max_by_key(|attempt| (attempt.outcome.standing() == Standing::Failed, attempt.not_before))?;
+        let failed = match &last.outcome {
+            Outcome::Failed { reason, why, .. } | Outcome::Refused { reason, why } => {
+                Some((*reason, why.clone(), last.took))
+            }
+            Outcome::Done | Outcome::Pending { .. } => None,
+        };
+        Some(Try { n_tries: last.n_tries, not_before: last.not_before, failed })
+    }
+
+    fn record(&mut self, act: Act, (outcome, took): (Outcome, Duration), now: Instant) {
+        let n_tries = self.entries.get(&act).map_or(0, |attempt| attempt.n_tries).saturating_add(1);
+        let not_before = now + outcome.delay(n_tries);
+        self.entries.insert(act, Attempt { n_tries, not_before, outcome, took });
+    }
+
+    fn is_due(&self, act: &Act, now: Instant) -> bool {
+        self.due_since(act).is_none_or(|since| since <= now)
+    }
+
+    /// Returns `None` before the first attempt.
+    fn due_since(&self, act: &Act) -> Option<Instant> {
+        self.entries.get(act).map(|attempt| attempt.not_before)
+    }
+
+    fn is_done(&self, removal: &Removal, now: Instant) -> bool {
+        let attempt = self.entries.get(&Act::Remove(removal.clone()));
+        attempt.is_some_and(|attempt| attempt.outcome == Outcome::Done && attempt.not_before > now)
+    }
+}
+
+impl Act {
+    fn lay(lay: &Lay) -> Self {
+        Self::Lay { node_uid: lay.claim.node_uid.clone(), to: lay.claim.to, via: lay.via.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! Decides which of the unneeded routes may be removed now. Time is an argument.
+//!
+//! A route is removed with its node, but a list of nodes can be wrong: an API server that was restored from an old backup, or the wrong API
+//! server, lists few nodes or none while their pods run. The evidence for a removal decides how fast it may happen:
+//!
+//! | the route | is removed |
+//! | --- | --- |
+//! | leads to the destination of another route that exists or is created | at once |
+//! | leads to an instance that is gone | after the grace period |
+//! | leads to an instance, and the deletion of its node was observed | after the grace period, up to the maximum number and percentage per window |
+//! | leads to an instance, and its node is not listed any more | after the grace period, up to the maximum number and percentage per window, after a start one by one, and never while no node is listed at all |
+//!
+//! If more routes are to be removed than that, none is, however long it takes, until an operator allows it: if a list lost more nodes than
+//! plausible, no part of it is trusted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use controller_core::brake::{Brake, Limits, Verdict};
+use tokio::time::Instant;
+
+use crate::plan::{Cause, Plan, Removal};
+
+/// An instance's absence shows in the next listing of the routes, by default within two minutes. Deleted nodes mostly lose their instances,
+/// too: held removals are reported only after this time.
+const LISTED: Duration = Duration::from_mins(3);
+/// Number of routes that a note names.
+const NAMED: usize = 5;
+
+/// Decides about removals.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    grace: Duration,
+    /// Since when no node needs a route, by the vendor's ID.
+    unasked: BTreeMap<String, Instant>,
+    /// Removals that a brake has allowed. Retries of them are not counted again.
+    let_go: BTreeSet<String>,
+    /// The node that a route served last, by the vendor's ID, where it was created for another node. It is removed with that node.
+    heirs: BTreeMap<String, String>,
+    /// For routes of nodes whose deletion was observed.
+    deleted: Brake,
+    /// For routes of nodes that are not listed any more.
+    missing: Brake,
+}
+
+/// What the guard knows about the nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nodes<'a> {
+    pub(crate) n_listed: usize,
+    /// When the deletion of nodes was observed, by UID.
+    pub(crate) deleted: &'a BTreeMap<String, Instant>,
+}
+
+/// The guard's decision.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub(crate) held: Vec<Held>,
+    /// When the next removal is allowed, if nothing changes.
+    pub(crate) again: Option<Duration>,
+}
+
+/// Routes whose removal is held until an operator allows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) removals: Vec<Removal>,
+    pub(crate) why: Why,
+}
+
+/// Why they are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// No node is listed.
+    NoNodes,
+    /// More nodes than the limits allow are not listed any more.
+    Missing { allowance: usize, window: Duration },
+    /// More nodes than the limits allow were deleted.
+    Deleted { allowance: usize, window: Duration },
+}
+
+impl Why {
+    /// Names the cause without its numbers.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NoNodes => "no nodes",
+            Self::Missing { .. } => "missing nodes",
+            Self::Deleted { .. } => "deleted nodes",
+        }
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(grace: Duration, limits: Limits, now: Instant) -> Self {
+        Self {
+            grace,
+            unasked: BTreeMap::new(),
+            let_go: BTreeSet::new(),
+            heirs: BTreeMap::new(),
+            deleted: Brake::new(limits, now),
+            missing: Brake::new(limits, now),
+        }
+    }
+
+    /// The replica starts to work, or acquires a shard: it has removed nothing there, but another replica may have. The count of removals
+    /// for deleted nodes is kept.
+    pub(crate) fn begins(&mut self, limits: Limits, now: Instant) {
+        self.limit(limits);
+        self.missing = Brake::new(limits, now);
+    }
+
+    /// A copy that has forgotten the routes.
+    pub(crate) fn forgetful(&self) -> Self {
+        let unknown = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let (unasked, let_go, heirs) = unknown;
+        let (deleted, missing) = (self.deleted.clone(), self.missing.clone());
+        Self { grace: self.grace, unasked, let_go, heirs, deleted, missing }
+    }
+
+    /// Sets new limits, after the loss of a shard.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        self.deleted.limit(limits);
+        self.missing.limit(limits);
+    }
+
+    /// The UIDs of nodes that routes served last, where the routes were created for other nodes.
+    pub(crate) fn heirs(&self) -> impl Iterator<Item = &String> {
+        self.heirs.values()
+    }
+
+    /// Keeps in a plan the removals that are allowed now.
+    pub(crate) fn judge(&mut self, plan: &mut Plan, nodes: Nodes<'_>, now: Instant) -> Judgement {
+        self.forget(&plan.removals);
+        self.heirs.extend(plan.heirs.clone());
+        let mut judgement = Judgement::default();
+        let (mut go, mut deleted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for removal in std::mem::take(&mut plan.removals) {
+            if removal.cause == Cause::Replaced {
+                go.push(removal);
+                continue;
+            }
+            let served = self.heirs.get(&removal.vendor_id).or(removal.node_uid.as_ref());
+            let seen = served.and_then(|uid| nodes.deleted.get(uid)).copied();
+            let since = *self.unasked.entry(removal.vendor_id.clone()).or_insert(seen.unwrap_or(now));
+            if let Some(rest) =
+                (since + self.grace).checked_duration_since(now).filter(|rest| !rest.is_zero())
+            {
+                judgement.wait(rest);
+            } else if removal.cause == Cause::LeadsNowhere {
+                go.push(removal);
+            } else if seen.is_some() {
+                deleted.push(removal);
+            } else {
+                missing.push(removal);
+            }
+        }
+        go.extend(self.of_deleted(deleted, plan.n_ours, &mut judgement, now));
+        go.extend(self.of_missing(missing, (nodes.n_listed, plan.n_ours), &mut judgement, now));
+        plan.removals = go;
+        judgement
+    }
+
+    /// The deletion of each of these nodes was observed, so that no delay after a start is needed. The limits still apply: an operator may
+    /// have deleted all Node objects by mistake while their pods run.
+    fn of_deleted(
+        &mut self,
+        removals: Vec<Removal>,
+        n_ours: usize,
+        judgement: &mut Judgement,
+        now: Instant,
+    ) -> Vec<Removal> {
+        let (again, new) = self.split(removals);
+        match self.deleted.ask(now, n_ours, new.len()) {
+            Verdict::Go | Verdict::Later { .. } => {
+                self.let_go.extend(new.iter().map(|removal| removal.vendor_id.clone()));
+                new.iter().for_each(|_| self.deleted.went(now));
+                [again, new].concat()
+            }
+            Verdict::Tripped { allowance } => {
+                let told_at = |removal: &Removal| self.unasked.get(&removal.vendor_id).map(|at| *at + LISTED);
+                let (held, young): (Vec<_>, Vec<_>) =
+                    new.into_iter().partition(|removal| told_at(removal).is_none_or(|at| at <= now));
+                young.iter().filter_map(told_at).for_each(|at| judgement.wait(at - now));
+                judgement.hold(held, Why::Deleted { allowance, window: self.deleted.limits().window });
+                again
+            }
+        }
+    }
+
+    fn of_missing(
+        &mut self,
+        removals: Vec<Removal>,
+        (n_nodes, n_ours): (usize, usize),
+        judgement: &mut Judgement,
+        now: Instant,
+    ) -> Vec<Removal> {
+        let limits = self.missing.limits();
+        if n_nodes == 0 && limits.share < 100 {
+            judgement.hold(removals, Why::NoNodes);
+            return Vec::new();
+        }
+        let (again, mut new) = self.split(removals);
+        match self.missing.ask(now, n_ours, new.len()) {
+            Verdict::Go => (),
+            // All of them are allowed, spread over the window.
+            Verdict::Later { .. } => {
+                let (n_due, after) = self.due(n_ours, new.len(), now);
+                new.truncate(n_due);
+                judgement.wait(after);
+            }
+            Verdict::Tripped { allowance } => {
+                judgement.hold(new, Why::Missing { allowance, window: limits.window });
+                return again;
+            }
+        }
+        self.let_go.extend(new.iter().map(|removal| removal.vendor_id.clone()));
+        new.iter().for_each(|_| self.missing.went(now));
+        [again, new].concat()
+    }
+
+    /// How many of the delayed removals are allowed now, and when the next one is.
+    fn due(&mut self, n_ours: usize, n_new: usize, now: Instant) -> (usize, Duration) {
+        let mut asked = (1..=n_new).map(|n| (n - 1, self.missing.ask(now, n_ours, n)));
+        let next = asked.find_map(|(n, verdict)| match verdict {
+            Verdict::Later { after } => Some((n, after)),
+            Verdict::Go | Verdict::Tripped { .. } => None,
+        });
+        next.unwrap_or_default()
+    }
+
+    /// Separates those that were allowed before from the others.
+    fn split(&self, removals: Vec<Removal>) -> (Vec<Removal>, Vec<Removal>) {
+        removals.into_iter().partition(|removal| self.let_go.contains(&removal.vendor_id))
+    }
+
+    /// Forgets routes that are not to be removed any more: they are gone, or a node needs them again.
+    fn forget(&mut self, removals: &[Removal]) {
+        let ids: BTreeSet<&str> = removals.iter().map(|removal| removal.vendor_id.as_str()).collect();
+        self.unasked.retain(|id, _| ids.contains(id.as_str()));
+        self.let_go.retain(|id| ids.contains(id.as_str()));
+        self.heirs.retain(|id, _| ids.contains(id.as_str()));
+    }
+}
+
+impl Judgement {
+    /// Number of routes whose removal is held.
+    pub(crate) fn n_held(&self) -> usize {
+        self.held.iter().map(|held| held.removals.len()).sum()
+    }
+
+    fn wait(&mut self, rest: Duration) {
+        self.again = Some(self.again.map_or(rest, |again| again.min(rest)));
+    }
+
+    fn hold(&mut self, removals: Vec<Removal>, why: Why) {
+        if !removals.is_empty() {
+            self.held.push(Held { removals, why });
+        }
+    }
+}
+
+/// What is held, why, and what the operator can do.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.removals.len();
+        write!(f, "{n} routes of this cluster lead to instances whose nodes ")?;
+        let minutes = |window: &Duration| window.as_secs_f64() / 60.0;
+        let flags = match &self.why {
+            Why::NoNodes => {
+                f.write_str("are not listed any more, and no other node is listed")?;
+                "--route-removal-max-share=100".to_owned()
+            }
+            Why::Missing { allowance, window } => {
+                write!(
+                    f,
+                    "are not listed any more, at most {allowance} routes may be removed within {} min",
+                    minutes(window)
+                )?;
+                format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
+            }
+            Why::Deleted { allowance, window } => {
+                write!(
+                    f,
+                    "were deleted, at most {allowance} routes may be removed within {} min",
+                    minutes(window)
+                )?;
+                format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
+            }
+        };
+        write!(
+            f,
+            ": none of these routes is removed. If the nodes are gone for good, start the controller with {flags}"
+        )?;
+        f.write_str(" until the routes are removed: to ")?;
+        let named = self.removals.iter().take(NAMED).map(|removal| removal.to.to_string());
+        f.write_str(&named.collect::<Vec<_>>().join(", "))?;
+        if n > NAMED { f.write_str(", …") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The order of condition writes if a pass cannot do all of them, and the writes that the cache does not show yet. Time is an argument.
+//!
+//! Entries that the last pass does not need are dropped, so the size is bounded by the number of nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::plan::condition::{Change, Network};
+
+/// How long the cache may lag behind a write; nothing is written twice in that time.
+const ECHO: Duration = Duration::from_secs(5);
+
+/// The order of the last attempts to write conditions.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    n_turns: u64,
+    /// Number of the last attempt, by the node's UID.
+    last: BTreeMap<String, u64>,
+    /// What was written and when, by the node's UID, while the cache does not show it.
+    written: BTreeMap<String, (Network, Instant)>,
+    /// The oldest write that the last pass left out because the cache lags.
+    held_back: Option<Instant>,
+}
+
+impl Turns {
+    /// Orders changes: first attempts first, then those that waited longest; leaves out recent writes. Forgets all other nodes.
+    pub(crate) fn in_turn(&mut self, mut changes: Vec<Change>, now: Instant) -> Vec<Change> {
+        let mut written = std::mem::take(&mut self.written);
+        self.held_back = None;
+        changes.retain(|change| match written.remove_entry(&change.node_uid) {
+            Some((uid, (network, at))) if network == change.network && now < at + ECHO => {
+                self.written.insert(uid, (network, at));
+                self.held_back = self.held_back.into_iter().chain([at]).min();
+                false
+            }
+            Some(_) | None => true,
+        });
+        let mut before = std::mem::take(&mut self.last);
+        for change in &changes {
+            self.last.extend(before.remove_entry(&change.node_uid));
+        }
+        // The sort is stable: equal nodes keep the order of the plan.
+        changes.sort_by_key(|change| self.last.get(&change.node_uid).copied());
+        changes
+    }
+
+    /// Records a successful write.
+    pub(crate) fn wrote(&mut self, change: &Change, now: Instant) {
+        self.written.insert(change.node_uid.clone(), (change.network, now));
+    }
+
+    /// When the cache must show the writes: if it still differs then, another client has overwritten them.
+    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+        self.held_back.map(|written| (written + ECHO).duration_since(now))
+    }
+
+    /// Records an attempt, whatever its outcome.
+    pub(crate) fn had(&mut self, change: &Change) {
+        self.n_turns = self.n_turns.saturating_add(1);
+        self.last.insert(change.node_uid.clone(), self.n_turns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::condition::Network;
+
+    fn changes(names: &str) -> Vec<Change> {
+        let change = |name: char| Change {
+            node_name: name.to_string(),
+            node_uid: name.to_string(),
+            network: Network::Available,
+        };
+        names.chars().map(change).collect()
+    }
+
+    fn order(turns: &mut Turns, names: &str) -> String {
+        turns.in_turn(changes(names), Instant::now()).into_iter().map(|change| change.node_name).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_is_not_repeated_while_the_cache_may_lag() {
+        let mut turns = Turns::default();
+        assert_eq!(order(&mut turns, "wx"), "wx");
+        changes("wx").iter().for_each(|change| turns.wrote(change, Instant::now()));
+        assert_eq!(turns.rest(Instant::now()), None);
+        tokio::time::advance(ECHO / 2).await;
+        assert_eq!(order(&mut turns, "wxy"), "y");
+        assert_eq!(turns.rest(Instant::now()), Some(ECHO / 2));
+        let other = Change { network: Network::Unavailable, ..changes("x").remove(0) };
+        let changes = turns.in_turn(vec![changes("w").remove(0), other.clone()], Instant::now());
+        assert_eq!(changes, [other], "a different value is written");
+        tokio::time::advance(ECHO / 2).await;
+        assert_eq!(order(&mut turns, "w"), "w", "another client overwrote it");
+        assert_eq!(turns.rest(Instant::now()), None);
+    }
+
+    #[test]
+    fn longest_waiting_node_is_first() {
+        let mut turns = Turns::default();
+        assert_eq!(order(&mut turns, "wxyz"), "wxyz");
+        changes("xw").iter().for_each(|change| turns.had(change));
+        assert_eq!(order(&mut turns, "wxyz"), "yzxw");
+        changes("y").iter().for_each(|change| turns.had(change));
+        assert_eq!(order(&mut turns, "wyz"), "zwy");
+        assert_eq!(order(&mut turns, "wxyz"), "xzwy");
+    }
+}

@@ -1,0 +1,401 @@
+//! Errors of a reconcile: whether and when each is retried, how it is identified, and the text of its Event.
+
+mod fields;
+pub(crate) mod places;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cloud_api_proto::{AdapterError, Reason};
+use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api};
+use tonic::Code;
+
+use crate::plan::{
+    News, Refusal, Step,
+    as_it_is::{FAMILIES, port},
+    memory::Topic,
+};
+
+/// Fallback delay. Normally all Services are requeued when the adapter's capabilities arrive.
+const ADAPTER_AWAY: Duration = Duration::from_secs(10);
+
+/// HTTP statuses of the API server that may change at the next try: not found, timeout, conflict, gone, too many requests. Each is reported
+/// only if it [lasts](crate::plan::memory::Memory::lasts).
+const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
+
+/// An error that ended a reconcile.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The Service asks for something that is not possible. No call was made.
+    #[error("{}", list(.0))]
+    Refused(Vec<Refusal>),
+    /// The adapter was never reached.
+    #[error("the cloud adapter is {0}")]
+    AdapterAway(Link),
+    /// A load balancer of this controller must be deleted, but the current adapter does not support load balancers.
+    #[error(
+        "the cloud adapter does not support load balancers (no capability loadbalancers), but \
+         another adapter created one for this Service"
+    )]
+    WithoutLoadBalancers,
+    /// Error from the adapter or from the connection to it.
+    #[error("adapter rejected {call}")]
+    Adapter {
+        /// The name of the RPC.
+        call: &'static str,
+        /// What the call was for.
+        step: Step,
+        /// Why.
+        source: AdapterError,
+    },
+    /// Error from the API server or from the connection to it.
+    #[error("cannot {call}")]
+    ApiServer {
+        /// What was to be done, as a verb phrase.
+        call: &'static str,
+        /// Why.
+        source: kube_api::Error,
+    },
+}
+
+impl Error {
+    /// When to reconcile the Service again.
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            // A change of the adapter's capabilities requeues all Services.
+            Self::Refused(_) | Self::WithoutLoadBalancers => Again::OnChange,
+            Self::AdapterAway(_) => Again::After(ADAPTER_AWAY),
+            Self::Adapter { source, .. } => Again::after_error(source),
+            // The Service is gone. Its deletion requeues the key if anything is left to do.
+            Self::ApiServer { source, .. } if source.is_not_found() => Again::OnChange,
+            Self::ApiServer { .. } => Again::Backoff,
+        }
+    }
+
+    /// How long the adapter must not be called for this Service, even if the Service changes, because calls are limited.
+    ///
+    /// Other delays are only a hint: a change of the Service may fix the cause, so it is tried at once.
+    pub(crate) fn hold(&self) -> Option<Duration> {
+        match self {
+            Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => None,
+        }
+    }
+
+    /// The call, if the adapter refuses it for every Service alike.
+    pub(crate) fn refused_altogether(&self) -> Option<&'static str> {
+        match self {
+            Self::Adapter { call, source, .. } => concerns_all(source.reason).then_some(call),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Topic under which this error is reported.
+    pub(crate) fn topic(&self) -> Topic {
+        match self {
+            Self::Refused(_) => Topic::Wish,
+            Self::Adapter { .. } if self.refuses_the_wish() => Topic::Refused,
+            Self::Adapter { .. }
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::ApiServer { .. } => Topic::of(self.step()),
+        }
+    }
+
+    /// Whether the adapter refuses what the Service asks for, and will refuse it again.
+    pub(crate) fn refuses_the_wish(&self) -> bool {
+        match self {
+            Self::Adapter { source, .. } => matches!(
+                source.reason,
+                Reason::FieldInvalid
+                    | Reason::UnsupportedFeature
+                    | Reason::UnknownParameter
+                    | Reason::ImmutableField
+                    | Reason::ResourceGone
+                    | Reason::OwnedByOther
+            ),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                false
+            }
+        }
+    }
+
+    /// Whether the existing load balancer has other address families and cannot get the requested ones.
+    pub(crate) fn fixes_the_families(&self) -> bool {
+        self.fixed().contains(FAMILIES)
+    }
+
+    /// Fields of the contract that differ from the existing load balancer and cannot change, and ports that another user of it occupies.
+    /// All other fields can be applied. Empty: the error has another cause.
+    pub(crate) fn fixed(&self) -> BTreeSet<String> {
+        match self {
+            Self::Adapter { source, .. } if source.reason == Reason::ImmutableField => {
+                fields::named(source).into_iter().map(str::to_owned).collect()
+            }
+            Self::Adapter { source, .. }
+                if source.reason == Reason::FieldInvalid
+                    && fields::named(source).iter().all(|field| port(field).is_some()) =>
+            {
+                fields::named(source).into_iter().map(str::to_owned).collect()
+            }
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => BTreeSet::new(),
+        }
+    }
+
+    /// Whether the load balancer named by the Service does not exist, or the Service has another one already.
+    pub(crate) fn denies_the_id(&self) -> bool {
+        let Self::Adapter { source, .. } = self else { return false };
+        source.reason == Reason::ResourceGone
+            || (source.reason == Reason::ImmutableField
+                && fields::named(source).contains("spec.load_balancer_id"))
+    }
+
+    /// The step that failed.
+    pub(crate) fn step(&self) -> &Step {
+        match self {
+            Self::Adapter { step, .. } => step,
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                &Step::Sync
+            }
+        }
+    }
+
+    /// Whether another replica has a newer fence. This process must stop; an Event for every Service is not needed.
+    pub(crate) fn is_superseded(&self) -> bool {
+        matches!(self, Self::Adapter { source, .. } if source.reason == Reason::StaleFence)
+    }
+
+    /// Whether to emit an Event. For errors of the API server: only if a retry will fail alike, such as for a missing permission.
+    pub(crate) fn is_news(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers => true,
+            Self::Adapter { .. } => !self.is_superseded(),
+            Self::ApiServer { source, .. } => {
+                let lasts = |status| matches!(status, 400..=499) && !PASSES.contains(&status);
+                source.status().is_some_and(lasts) && !source.is_stale()
+            }
+        }
+    }
+
+    /// The call that the API server failed and that may succeed at the next try. `None`: another error, or one to ignore.
+    pub(crate) fn not_done(&self) -> Option<&'static str> {
+        match self {
+            Self::ApiServer { call, source } if !source.is_not_found() && !source.is_about_another() => {
+                Some(call)
+            }
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => None,
+        }
+    }
+
+    /// Identifies an error, to tell whether it is the same as last time. Texts of retried errors vary (delays, request IDs), so only their
+    /// gist counts; for errors that wait for a user the whole text counts.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::AdapterAway(_) => "adapter away".to_owned(),
+            Self::Adapter { source, .. } if self.again() != Again::OnChange => {
+                format!("{} {}", source.reason.word(), gist(&source.message))
+            }
+            Self::ApiServer { source, .. } if self.is_news() => format!("{self}: {:?}", source.status()),
+            // The errors of a failing API server vary from call to call.
+            Self::ApiServer { .. } => self.to_string(),
+            Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
+        }
+    }
+
+    /// The Event to emit.
+    pub(crate) fn news(&self) -> News {
+        News::Failed(self.step().clone(), self.text())
+    }
+
+    /// The typed reason, if the error is the adapter's.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The cause, and what the controller waits for or the user can do.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Refused(_) => self.to_string(),
+            Self::AdapterAway(_) => format!("{self}; waiting until it is reachable"),
+            Self::Adapter { source, .. } => format!("{}; {}", said(source), remedy(source.reason)),
+            Self::WithoutLoadBalancers => format!("{self}; waiting for an adapter that supports them"),
+            Self::ApiServer { source, .. } => format!("{self}: {source}; retried automatically"),
+        }
+    }
+}
+
+/// The adapter's message with the names of Service fields and annotations. If it names no field at fault, these come first.
+fn said(error: &AdapterError) -> String {
+    let named = fields::named(error);
+    let message = fields::in_users_words(&error.message);
+    if named.is_empty() || named.iter().any(|field| error.message.contains(field)) {
+        return message;
+    }
+    let named: BTreeSet<String> = named.into_iter().map(fields::in_users_words).collect();
+    format!("{}: {message}", named.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// What the controller waits for or the user can do.
+fn remedy(reason: Reason) -> &'static str {
+    match reason {
+        Reason::FieldInvalid
+        | Reason::UnsupportedFeature
+        | Reason::UnknownParameter
+        | Reason::ImmutableField => "retried every 5 minutes, and as soon as the Service changes",
+        Reason::ResourceGone => {
+            "retried every 5 minutes, and as soon as the Service or the load balancer changes"
+        }
+        Reason::OwnedByOther => "waiting until the other load balancer is deleted",
+        Reason::StaleFence => "another service-controller is active: run only one",
+        Reason::VendorQuota => "increase the quota in the cloud; retried every 5 minutes",
+        Reason::VendorAuth | Reason::VendorForbidden => {
+            "check the adapter's cloud credentials; retried automatically"
+        }
+        Reason::BudgetExhausted | Reason::QueueFull => {
+            "waiting for the adapter's call budget; retried automatically"
+        }
+        Reason::VendorThrottled => "the cloud throttles the adapter; retried automatically",
+        Reason::VendorUnavailable | Reason::NotLeader | Reason::Starting | Reason::Draining => {
+            "waiting for the cloud adapter and the cloud; retried automatically"
+        }
+        Reason::CallerForbidden | Reason::CallerUnauthenticated => {
+            "the adapter does not let this controller in: check the adapter's configuration"
+        }
+        Reason::Unspecified | Reason::OperationConflict | Reason::BackendSetUnknown | Reason::Internal => {
+            "retried automatically"
+        }
+        // The adapter reports its progress with the same text.
+        Reason::OutcomeUnknown => "checks first whether it was done",
+    }
+}
+
+fn list(refusals: &[Refusal]) -> String {
+    refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+    use crate::plan::targets::Hosts;
+
+    fn adapter(reason: Reason, message: &str) -> Error {
+        Error::Adapter {
+            call: "EnsureLoadBalancer",
+            step: Step::Sync,
+            source: AdapterError::new(reason, message),
+        }
+    }
+
+    // Behaviour: S10, W17
+    #[test]
+    fn retry_follows_contract_for_every_reason() {
+        let seconds = |n| Again::After(Duration::from_secs(n));
+        let rows = [
+            (Reason::FieldInvalid, Again::OnChange),
+            (Reason::UnsupportedFeature, Again::OnChange),
+            (Reason::ImmutableField, Again::OnChange),
+            (Reason::OwnedByOther, Again::OnChange),
+            (Reason::StaleFence, Again::OnChange),
+            (Reason::BackendSetUnknown, Again::Backoff),
+            (Reason::VendorQuota, seconds(300)),
+            (Reason::VendorAuth, seconds(30)),
+            (Reason::VendorThrottled, Again::After(Duration::from_millis(500))),
+            (Reason::Internal, Again::Backoff),
+        ];
+        for (reason, want) in rows {
+            assert_eq!(adapter(reason, "").again(), want, "{reason}");
+        }
+    }
+
+    /// The delay survives the transport for every step: a removal with the finalizer, a removal without it, nodes.
+    // Behaviour: W17
+    #[test]
+    fn delay_of_adapter_is_respected_for_every_step() {
+        let delay = Duration::from_secs(7);
+        for (call, step) in [
+            ("EnsureLoadBalancer", Step::Sync),
+            ("EnsureLoadBalancer", Step::Hosts(Hosts::default())),
+            ("DeleteLoadBalancer", Step::Sync),
+            ("DeleteLoadBalancer", Step::LeftOver),
+        ] {
+            let sent = AdapterError::new(Reason::VendorThrottled, "429").retry_after(delay);
+            let error = Error::Adapter { call, step, source: tonic::Status::from(sent).into() };
+            assert_eq!(
+                (error.again(), error.hold()),
+                (Again::After(delay), Some(delay)),
+                "{call} {:?}",
+                error.step()
+            );
+        }
+    }
+
+    #[test]
+    fn retried_error_keeps_its_name() {
+        let throttled = |text| adapter(Reason::VendorThrottled, text).name();
+        assert_eq!(throttled("wait 3 s"), throttled("wait 5 s"));
+        assert_ne!(throttled("wait 3 s"), throttled("too many floating IPs, wait 3 s"));
+        let invalid = |text| adapter(Reason::FieldInvalid, text).name();
+        assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
+    }
+
+    fn api_server(status: u16) -> Error {
+        let refused = Status { code: status, ..Status::default() };
+        let source = kube_api::Error::from(kube::Error::Api(Box::new(refused)));
+        Error::ApiServer { call: "write the status", source }
+    }
+
+    // Behaviour: S11
+    #[test]
+    fn lasting_api_server_errors_are_reported() {
+        for (status, want) in [
+            (400, true),
+            (401, true),
+            (403, true),
+            (404, false),
+            (409, false),
+            (422, false),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            assert_eq!(api_server(status).is_news(), want, "{status}");
+        }
+        assert!(!Error::ApiServer { call: "", source: kube_api::Error::Timeout }.is_news());
+    }
+
+    #[test]
+    fn error_texts_say_what_to_wait_for_or_do() {
+        let error = adapter(Reason::VendorQuota, "quota of 10 load balancers is reached");
+        insta::assert_snapshot!(error.text(), @"quota of 10 load balancers is reached; increase the quota in the cloud; retried every 5 minutes");
+        let error = adapter(Reason::FieldInvalid, "spec.requested_addresses[0]: 192.0.2.7 is taken");
+        insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; retried every 5 minutes, and as soon as the Service changes");
+        let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
+            .with("fields", "spec.ip_families,spec.scheme");
+        let error = Error::Adapter { call: "EnsureLoadBalancer", step: Step::Sync, source };
+        insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; retried every 5 minutes, and as soon as the Service changes");
+        let error = adapter(Reason::OutcomeUnknown, "create web failed (503, OUTCOME_UNKNOWN): out of order");
+        insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; checks first whether it was done");
+        let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
+        insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
+    }
+}
