@@ -159,7 +159,7 @@ impl AdapterChannel {
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
-    /// Like [`Self::open`], but never repeats a call: the caller gets the effect of a closed connection as its answer. Used to test how an
+    /// Like [`Connection::open`], but never repeats a call: the caller gets the effect of a closed connection as its answer. Used to test how an
     /// adapter closes connections.
     #[must_use]
     pub fn without_repetition(self) -> Self {

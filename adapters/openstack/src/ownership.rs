@@ -23,7 +23,7 @@ pub(crate) use self::{
     tags::{
         Expectation, Tags, adoptable_by, adopted, adopting, applied_hash, expects_floating_ip, fence,
         is_adopted, is_part_of, is_part_of_go, missing, owner, part_tag, released, shared_with, signed,
-        unfinished, wanted, withdraws,
+        unfinished, wanted, withdrawn,
     },
 };
 

@@ -64,6 +64,10 @@ pub(crate) fn plan(
     };
     match Role::of(desired, balancer)? {
         Role::Owner => {
+            // Consent that is withdrawn ends at once, even if the rest of the request is refused.
+            if let Some(tags) = ownership::withdrawn(desired, &balancer.tags) {
+                return Ok(vec![Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }]);
+            }
             let mut wanted = Wanted::read(desired, site)?;
             let fixed = wanted.vip.fixed((&desired.spec, &wanted.parameters), balancer)?;
             let is_strange = ownership::owner(&balancer.tags).is_none()
@@ -246,9 +250,8 @@ impl<'a> Goal<'a> {
             steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
         }
         let with_person = floating_ips::stays_with_person(self.desired, self.wanted, (balancer, tree));
-        let is_complete = fixed.is_none() && with_person.is_none();
-        // Consent that is withdrawn ends at once, whatever else cannot be done.
-        if steps.is_empty() && (!is_complete || ownership::withdraws(tags, &balancer.tags)) {
+        // The owner's tags follow, even if the rest cannot be completed.
+        if steps.is_empty() && (fixed.is_some() || with_person.is_some()) {
             let signed = ownership::unfinished(tags, self.fence, &balancer.tags);
             steps.extend(signed.map(|tags| Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }));
         }
@@ -286,6 +289,9 @@ impl<'a> Goal<'a> {
     ) -> Result<Vec<Step>, VendorError> {
         let (id, tags, key) = (&balancer.id, &balancer.tags, &self.desired.key);
         let claim = Sharing::claim(self.desired, self.fence)?;
+        if shared::user(balancer, Some(key)).is_none() {
+            claim.check_proof(id, &balancer.name, tags)?;
+        }
         let mut steps = Vec::new();
         // Tagged first: no other owner deletes it, and another process finds the parts.
         if shared::user(balancer, Some(key)).is_none() {

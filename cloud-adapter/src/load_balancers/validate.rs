@@ -29,6 +29,8 @@ use crate::{driver::Description, strings};
 const NAME_MAX: usize = 255;
 /// Source ranges times listeners: a vendor takes all ranges with each listener, so that a plan has as many.
 const RANGES_MAX: usize = 100_000;
+/// Maximum number of entries in any other list: plans compare each entry with all others.
+const ENTRIES_MAX: usize = 500;
 
 /// Version of the hash. A new version means "compare field by field", never "rewrite everything".
 ///
@@ -271,6 +273,16 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
     for (at, namespace) in spec.shared_with.iter().enumerate() {
         if namespace.is_empty() || !namespaces.insert(namespace) {
             faults.add(format!("spec.shared_with[{at}]"), format!("{namespace:?} is empty or repeated"));
+        }
+    }
+    for (field, count) in [
+        ("spec.tags", spec.tags.len()),
+        ("spec.subnets", spec.subnets.len()),
+        ("spec.shared_with", spec.shared_with.len()),
+        ("spec.requested_addresses", spec.requested_addresses.len()),
+    ] {
+        if count > ENTRIES_MAX {
+            faults.add(field, format!("has {count} entries, more than {ENTRIES_MAX}"));
         }
     }
     let entries = spec.source_ranges.len().saturating_mul(spec.listeners.len());

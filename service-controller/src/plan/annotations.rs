@@ -23,7 +23,7 @@ use self::{
 };
 use super::{
     Refusal,
-    bounds::Ports,
+    bounds::{Bounds, Ports},
     service::{Port, Service, Transport},
 };
 
@@ -96,8 +96,8 @@ pub(crate) struct VendorWish {
 /// expected ones. Valid settings are returned even if others are invalid, so that they are validated, too.
 pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
     let (settings, refusals) = Settings::of(service, defaults);
-    let ports = &defaults.bounds().health_check_ports;
-    let mut reader = Reader { settings: &settings, service, ports, refusals };
+    let Bounds { health_check_ports: ports, members: certificates } = defaults.bounds();
+    let mut reader = Reader { settings: &settings, service, ports, certificates: *certificates, refusals };
     (reader.wishes(service.ports.len()), reader.refusals)
 }
 
@@ -129,12 +129,22 @@ pub(crate) fn addresses(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     given.and_then(|given| values::addresses(&given.value).ok()).unwrap_or_default()
 }
 
+/// The namespaces that may share the load balancer. `None`: the list is invalid, which [`wishes`] refuses.
+pub(crate) fn share_with(service: &Service, defaults: &Defaults) -> Option<Vec<String>> {
+    let (settings, _refusals) = Settings::of(service, defaults);
+    settings
+        .get(keys::SHARE_WITH)
+        .map_or_else(|| Some(Vec::new()), |given| values::namespaces(&given.value).ok())
+}
+
 /// Parses values and records invalid ones.
 struct Reader<'a> {
     settings: &'a Settings,
     service: &'a Service,
     /// Ports that any Service may use for health checks.
     ports: &'a Ports,
+    /// How many certificates the ports may still have, all together.
+    certificates: usize,
     refusals: Vec<Refusal>,
 }
 
@@ -203,11 +213,27 @@ impl Reader<'_> {
             proxy_protocol: self.read_port(at, keys::PROXY_PROTOCOL, values::word),
             algorithm: self.read_port(at, keys::ALGORITHM, values::word),
             protocol: self.read_port(at, keys::LISTENER_PROTOCOL, values::word),
-            certificates: self.read_port(at, keys::TLS_CERT_REFS, values::certificates),
+            certificates: self.certificates(at),
             idle_timeout: self.read_port(at, keys::IDLE_TIMEOUT, values::duration),
             connect_timeout: self.read_port(at, keys::CONNECT_TIMEOUT, values::duration),
             connection_limit: self.read_port(at, keys::CONNECTION_LIMIT, values::connections),
         }
+    }
+
+    /// Each port has a copy of its list, so that the ports together have a limit.
+    fn certificates(&mut self, at: usize) -> Option<Wish<Vec<String>>> {
+        let room = self.certificates;
+        let wish = self.read_port(at, keys::TLS_CERT_REFS, |text| {
+            let all = values::certificates(text)?;
+            if all.len() > room {
+                return Err(
+                    "more certificates for all ports than --max-members-per-service: use fewer".to_owned()
+                );
+            }
+            Ok(all)
+        })?;
+        self.certificates = room.saturating_sub(wish.value.len());
+        Some(wish)
     }
 
     fn vendor(&mut self) -> Vec<VendorWish> {
@@ -237,7 +263,7 @@ impl Reader<'_> {
     /// An error in a setting for several ports is reported once.
     fn judge<T>(&mut self, given: &Given, parse: impl Fn(&str) -> Result<T, String>) -> Option<Wish<T>> {
         match parse(&given.value) {
-            Ok(value) => Some(Wish { value, given: given.clone() }),
+            Ok(value) => Some(Wish { value, given: given.without_value() }),
             Err(why) => {
                 let refusal = given.refusal(why);
                 if !self.refusals.contains(&refusal) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cloud_api_proto::v1alpha1::{HealthCheck, Listener, LoadBalancerSpec};
 
 use super::{
-    annotations::{selector::Selector, settings::Defaults},
+    annotations::{selector::Selector, settings::Defaults, share_with},
     bounds::KUBE_PROXY_PORT,
     health_check::moved_to,
     service::Service,
@@ -26,13 +26,19 @@ pub(super) fn still_held(good: &Arc<Wanted>, (service, defaults): (&Service, &De
         Some(port) => defaults.bounds().health_check_ports.for_one(service, port).is_ok(),
     };
     let stale = spec.health_check.as_ref().filter(|check| !may_be_probed(check));
-    if listeners.len() == spec.listeners.len() && stale.is_none() {
+    // Consent that the owner withdraws ends, even if its other settings are invalid.
+    let consents = share_with(service, defaults);
+    let may_share = |it: &String| consents.as_ref().is_none_or(|named| named.contains(it));
+    let shared_with: Vec<String> = spec.shared_with.iter().filter(|it| may_share(it)).cloned().collect();
+    let is_same = listeners.len() == spec.listeners.len() && shared_with.len() == spec.shared_with.len();
+    if is_same && stale.is_none() {
         return Arc::clone(good);
     }
     let health_check = stale.map(|check| moved_to(check, &listeners)).or_else(|| spec.health_check.clone());
     let selector = if listeners.is_empty() { Some(Selector::nothing()) } else { good.selector.clone() };
     let listeners = if listeners.is_empty() { spec.listeners.clone() } else { listeners };
-    let shape = good.shape.with_spec(LoadBalancerSpec { listeners, health_check, ..spec.clone() });
+    let shape =
+        good.shape.with_spec(LoadBalancerSpec { listeners, health_check, shared_with, ..spec.clone() });
     Arc::new(Wanted { shape, selector, ..Wanted::clone(good) })
 }
 

@@ -186,6 +186,8 @@ pub struct Sharing {
     tags: Vec<String>,
     /// Its tag of the former cloud controller manager, for load balancers of that controller, which would otherwise delete them.
     go: String,
+    /// Whether that tag is proof that the former cloud controller manager used the load balancer for this Service.
+    is_proven: bool,
 }
 
 impl Sharing {
@@ -214,7 +216,9 @@ impl Sharing {
         }
         let fence = write_fence(fence).map(|text| sharer_tag(uid, FENCE, &text));
         tags.extend(fence.filter(|tag| tag.chars().count() <= TAG_MAX));
-        Ok(Self { key: key.clone(), tags, go: GoNames::of(&desired.heir()).name })
+        let names = GoNames::of(&desired.heir());
+        let is_proven = names.proven().is_some();
+        Ok(Self { key: key.clone(), tags, go: names.name, is_proven })
     }
 
     /// The tags that mark the share as complete, unless they are there already.
@@ -246,10 +250,30 @@ impl Sharing {
         let uid = &self.key.owner_uid;
         let is_own = |tag: &&String| uid_of(tag) == Some(uid.as_str());
         let is_new = !live.tags.iter().any(|tag| is_own(&tag));
+        if is_new {
+            self.check_proof(&live.id, &live.name, &live.tags)?;
+        }
         let of_go = said(&live.tags, uid, OF_GO).is_some() || (is_new && live.tags.contains(&self.go));
         let mark = of_go.then(|| sharer_tag(uid, OF_GO, YES));
         let others = live.tags.iter().filter(|tag| !is_own(tag) && **tag != self.go);
         Ok(others.chain(&self.tags).chain(self.of_go(&live.name)).cloned().chain(mark).collect())
+    }
+
+    /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer: what that Service has would be taken
+    /// for its own.
+    ///
+    /// # Errors
+    /// Returns [`Fault::Invalid`] in this case.
+    pub(crate) fn check_proof(&self, id: &str, name: &str, there: &[String]) -> Result<(), VendorError> {
+        if self.is_proven || !(name == self.go || there.contains(&self.go)) {
+            return Ok(());
+        }
+        let field = "spec.load_balancer_id";
+        let text = format!(
+            "{field}: load balancer {id} is in use by {}, which may be a Service of another cluster: it needs the operator's grant former",
+            self.go
+        );
+        Err(VendorError::new(Fault::Invalid, text).in_field(field))
     }
 
     fn of_go(&self, name: &str) -> Option<&String> {

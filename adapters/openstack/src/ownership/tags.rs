@@ -116,9 +116,14 @@ pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Opti
     Some(tags)
 }
 
-/// Whether the owner withdraws its consent from a namespace.
-pub(crate) fn withdraws(wanted: &Tags, there: &[String]) -> bool {
-    there.iter().any(|tag| value(tag, SHARE).is_some() && is_owners(tag) && !wanted.contains(tag))
+/// The tags without the consent that the owner withdraws. `None`: it withdraws none. Consent of the user that created the load balancer stays.
+pub(crate) fn withdrawn(desired: &DesiredLoadBalancer, there: &[String]) -> Option<Vec<String>> {
+    let is_owner = owner(there).is_some_and(|(key, _)| key == desired.key);
+    let before = |namespaces: &str| there.contains(&write(SHARE_BEFORE, namespaces));
+    let named = |namespace: &str| desired.spec.shared_with.iter().any(|it| it == namespace);
+    let stays = |tag: &&String| value(tag, SHARE).is_none_or(|it| named(it) || before(it));
+    let left: Vec<String> = there.iter().filter(stays).cloned().collect();
+    (is_owner && left.len() < there.len()).then_some(left)
 }
 
 /// Whether all wanted tags exist, and none of the owner's former tags.

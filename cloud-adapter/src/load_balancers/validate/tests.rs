@@ -196,3 +196,12 @@ fn source_ranges_are_bounded_with_the_listeners_that_they_are_for() {
     assert_eq!(judge(10_000), Vec::<String>::new());
     assert_eq!(judge(10_001), ["spec.source_ranges"]);
 }
+
+#[test]
+fn lists_are_bounded() {
+    let names = |count: usize| (0..count).map(|n| format!("n-{n}")).collect::<Vec<_>>();
+    assert_eq!(faults(|spec| spec.shared_with = names(500)), Vec::<String>::new());
+    assert_eq!(faults(|spec| spec.shared_with = names(501)), ["spec.shared_with"]);
+    let tags = |count| names(count).into_iter().map(|name| (name, String::new())).collect();
+    assert_eq!(faults(|spec| spec.tags = tags(501)), ["spec.tags"]);
+}

@@ -30,6 +30,9 @@ pub(crate) enum Origin {
     Port,
 }
 
+/// Maximum number of ports that a message names.
+const NAMED: usize = 10;
+
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
@@ -42,6 +45,11 @@ pub(crate) struct Given {
 impl Given {
     pub(crate) fn refusal(&self, why: impl fmt::Display) -> Refusal {
         Refusal::new(self.place.clone(), why.to_string())
+    }
+
+    /// Its origin alone. Each port has a copy, and a value may be as long as all annotations of an object together.
+    pub(crate) fn without_value(&self) -> Self {
+        Self { origin: self.origin, place: self.place.clone(), value: String::new() }
     }
 }
 
@@ -166,10 +174,10 @@ impl Settings {
         let meant: Vec<usize> =
             ports.iter().enumerate().filter(|(_, it)| is_meant(it)).map(|(at, _)| at).collect();
         if meant.is_empty() {
-            let known: Vec<String> = ports.iter().map(|it| it.port.to_string()).collect();
-            return Some(
-                given.refusal(format!("the Service has no port {port:?}: it has {}", known.join(", "))),
-            );
+            let known: Vec<String> = ports.iter().take(NAMED).map(|it| it.port.to_string()).collect();
+            let more = if ports.len() > NAMED { ", ..." } else { "" };
+            let known = known.join(", ");
+            return Some(given.refusal(format!("the Service has no port {port:?}: it has {known}{more}")));
         }
         for at in meant {
             let given = Given { origin: Origin::Port, ..given.clone() };

@@ -93,3 +93,34 @@ fn annotation_examples_have_expected_result() {
     }
     assert!(n_taken > keys::ALL.len(), "every key");
 }
+
+/// Each port has a copy of the list, and annotations may have 256 KiB.
+#[test]
+fn certificates_of_all_ports_have_a_limit_and_no_port_keeps_the_text() {
+    let list: Vec<String> = (0..100).map(|n| format!("c-{n}")).collect();
+    let annotation = format!("{}{}", list.join(","), " ".repeat(100_000));
+    let service = |ports: u16| Service {
+        ports: (1..=ports).map(|port| Port::plain(Transport::Tcp, port, 30_000)).collect(),
+        annotations: [(format!("{PREFIX}tls-cert-refs"), annotation.clone())].into(),
+        ..Service::default()
+    };
+    let judge = |ports| wishes(&service(ports), &Defaults::default());
+    let (most, refusals) = judge(200);
+    assert_eq!(refusals, []);
+    assert!(most.ports.iter().flat_map(|it| &it.certificates).all(|wish| wish.given.value.is_empty()));
+    let (_, refusals) = judge(300);
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert!(refusals[0].to_string().contains("--max-members-per-service"), "{refusals:?}");
+}
+
+#[test]
+fn error_about_an_unknown_port_names_ten_of_them() {
+    let service = Service {
+        ports: (1..=2_000).map(|port| Port::plain(Transport::Tcp, port, 30_000)).collect(),
+        annotations: [(format!("{PREFIX}port.web.algorithm"), "round-robin".to_owned())].into(),
+        ..Service::default()
+    };
+    let (_, refusals) = wishes(&service, &Defaults::default());
+    let text = refusals.first().expect("no such port").to_string();
+    assert!(text.ends_with("it has 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."), "{text}");
+}

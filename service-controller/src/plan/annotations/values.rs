@@ -251,10 +251,7 @@ pub(crate) fn addresses(value: &str) -> Result<Vec<IpAddr>, Fault> {
 }
 
 fn list<T: PartialEq>(value: &str, entry: impl Fn(&str) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
-    let count = value.split(',').count();
-    if count > ENTRIES_MAX {
-        return Err(format!("{count} entries are more than {ENTRIES_MAX}: use fewer"));
-    }
+    check_length(value)?;
     let mut entries = Vec::new();
     for one in value.split(',').map(str::trim) {
         let read = entry(one)?;
@@ -266,8 +263,17 @@ fn list<T: PartialEq>(value: &str, entry: impl Fn(&str) -> Result<T, Fault>) -> 
     Ok(entries)
 }
 
+fn check_length(list: &str) -> Result<(), Fault> {
+    let count = list.split(',').count();
+    if count > ENTRIES_MAX {
+        return Err(format!("{count} entries are more than {ENTRIES_MAX}: use fewer"));
+    }
+    Ok(())
+}
+
 /// Parses a comma-separated list of `key=value`.
 pub(crate) fn tags(value: &str) -> Result<BTreeMap<String, String>, Fault> {
+    check_length(value)?;
     let mut tags = BTreeMap::new();
     for entry in value.split(',').map(str::trim) {
         let pair = entry.split_once('=').map(|(key, value)| (key.trim(), value.trim()));

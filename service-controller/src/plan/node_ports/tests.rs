@@ -194,3 +194,27 @@ fn returning_node_port_is_used_again() {
     service.ports[0].node_port = 30_080;
     assert_eq!(judged(&service, &memory).wanted.as_ref(), Some(&before));
 }
+
+#[test]
+fn consent_that_is_withdrawn_ends_although_the_service_is_invalid() {
+    let shares = |namespaces: &str| {
+        let annotations = [(format!("{PREFIX}share-with"), namespaces.to_owned())];
+        Service { annotations: annotations.into(), ..web() }
+    };
+    let features = Features::from([name::LOAD_BALANCERS, name::SHARED]);
+    let judge = |service: &Service, memory: &Memory| {
+        Judged::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
+    };
+    let good = judge(&shares("news,ops"), &Memory::default()).wanted.expect("the Service is valid");
+    let memory = remembers(&good);
+    for (now, want) in [("ops", &["ops"][..]), ("ops,evil", &["ops"]), ("", &["news", "ops"])] {
+        let mut service = shares(now);
+        mistaken(&mut service);
+        let spec = judge(&service, &memory).wanted.expect("there is a replacement").shape.spec.clone();
+        assert_eq!(spec.shared_with, want, "{now:?}: an invalid list changes nothing");
+    }
+    let mut none = web();
+    mistaken(&mut none);
+    let spec = judge(&none, &memory).wanted.expect("there is a replacement").shape.spec.clone();
+    assert!(spec.shared_with.is_empty());
+}

@@ -176,3 +176,16 @@ fn parts_of_other_users_are_not_its_own() {
         assert!(uses.contains(own) && !uses.contains(other), "{own}: {uses:?}");
     }
 }
+
+/// A Service of the same name in another cluster of the same name uses it: its listeners would be taken for the sharer's.
+#[test]
+fn new_sharer_with_the_name_of_another_cluster_is_refused() {
+    let mut bench = Bench::new();
+    of_go(&mut bench);
+    let api = DesiredLoadBalancer { inheritance: Inheritance::ByUid, ..sharer("api", "lb-1", [tcp(8080)]) };
+    let (fault, field, text) = refused(&bench, &api);
+    assert_eq!((fault, field.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
+    assert!(text.contains("grant former"), "{text}");
+    let shop = DesiredLoadBalancer { inheritance: Inheritance::ByUid, ..sharer("shop", "lb-1", [tcp(8080)]) };
+    bench.settled(&shop);
+}

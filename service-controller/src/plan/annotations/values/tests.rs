@@ -151,6 +151,9 @@ fn long_lists_are_refused_before_they_are_read() {
     let entries = |count: usize| (0..count).map(|n| format!("c-{n}")).collect::<Vec<_>>().join(",");
     assert_eq!(texts(&entries(500)).map(|all| all.len()), Ok(500));
     assert_eq!(texts(&entries(501)), Err("501 entries are more than 500: use fewer".to_owned()));
+    let pairs = |count: usize| (0..count).map(|n| format!("k-{n}=v")).collect::<Vec<_>>().join(",");
+    assert_eq!(tags(&pairs(500)).map(|all| all.len()), Ok(500));
+    assert_eq!(tags(&pairs(501)), Err("501 entries are more than 500: use fewer".to_owned()));
     assert_eq!(certificates(&entries(100)).map(|all| all.len()), Ok(100));
     let error = certificates(&entries(101));
     assert_eq!(error, Err("101 certificates are more than 100: use fewer".to_owned()));
